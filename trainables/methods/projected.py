@@ -1,4 +1,4 @@
-"""Methods whose loss compares projections of the representation, by a projector of two layers, or of none (SimCLR).
+"""Methods whose loss compares projections of the representation, with a two-layer projector or none (SimCLR).
 
 Shapes: B images, C channels, H rows, W columns, P dimensions of the projection.
 """
@@ -13,13 +13,13 @@ from trainables.validation import at_least, checked
 @checked
 class ProjectedConfig:
     projector_width: Annotated[int, at_least(0)] = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss compares representations."""
     projection: Annotated[int, at_least(1)] = 128
     """Dimensions P of the projection."""
 
 
 class ProjectedMethod(ImageMethod):
-    """A method with the projector that its config asks for."""
+    """A method with the projector that its config describes."""
 
     projector_norm: ClassVar[Literal["batch"] | None] = "batch"
     """Norm after the hidden layer of the projector."""
@@ -29,4 +29,4 @@ class ProjectedMethod(ImageMethod):
         width, norm = config.projector_width, self.projector_norm
         self.projector = projector(self.features, width, config.projection, norm)
         self.projection = config.projection if width else self.features
-        """Dimensions P of what the loss compares."""
+        """Dimensions P of the vectors that the loss compares."""

@@ -17,22 +17,21 @@ from trainables.validation import above, at_least, at_most, checked
 @checked
 class BarlowTwinsConfig:
     redundancy_weight: Annotated[float, at_least(0)] = 5e-3
-    """Weight of the correlations between different dimensions, lambda in the paper, at least 0. There are about P times
-    as many of these as terms on the diagonal, so keep lambda times P constant when P changes: the paper has
-    0.005 x 8192 = 41."""
+    """Weight of the correlations between different dimensions (lambda in the paper). There are about P times as many of
+    them as diagonal terms, so keep lambda times P constant when P changes; in the paper it is 0.005 x 8192 = 41."""
     loss_scale: Annotated[float, above(0)] = 1.0
-    """Factor of the whole loss, above 0. The paper's Eq. 1 has no such factor, and its loss grows with P. The authors'
-    code multiplies by 0.024 (P = 8192; LARS at a learning rate of 0.2), common code for CIFAR-10 by 0.1 (P = 2048)."""
+    """Factor of the whole loss. The paper's Eq. 1 has no such factor, and its loss grows with P. The authors' code
+    multiplies by 0.024 (P = 8192; LARS with learning rate 0.2), common CIFAR-10 code by 0.1 (P = 2048)."""
     projector_layers: Annotated[int, at_least(1), at_most(100)] = 3
-    """Layers of the projector, at least 1."""
+    """Number of layers of the projector."""
     projector_width: Annotated[int, at_least(1)] = 2048
-    """Width of the projector's layers, including the projection; the paper has 8192."""
+    """Width of the projector's layers, including the projection; 8192 in the paper."""
 
 
 class BarlowTwins(ImageMethod):
-    """Fusible: `redundancy_weight`, `loss_scale`. The loss takes statistics of the batch, so a batch is not split over
-    devices. Unlike in the paper, the projector is a quarter as wide by default, the optimiser is the SGD of all methods
-    instead of LARS, and biases and norms decay and learn at the same rate as weights."""
+    """Fusible: `redundancy_weight`, `loss_scale`. The loss uses batch statistics, so a batch is not split over devices.
+    Unlike in the paper, the projector is a quarter as wide by default, the optimiser is SGD instead of LARS, and biases
+    and norms have the same weight decay and learning rate as weights."""
 
     Config = BarlowTwinsConfig
     fusible = frozenset({"redundancy_weight", "loss_scale"})
@@ -48,8 +47,8 @@ class BarlowTwins(ImageMethod):
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Eq. 1: squared differences of the diagonal from one, and weighted squares of all other entries. The reported
-        parts are neither weighted nor scaled."""
+        """Eq. 1: squared differences between the diagonal and one, plus weighted squares of all other entries. The
+        reported parts are neither weighted nor scaled."""
         first_BP, second_BP = (self.project(view_BCHW) for view_BCHW in batch["views"])
         correlation_PP = cross_correlation(first_BP, second_BP)
         parts = {"invariance": on_diagonal(correlation_PP), "redundancy": off_diagonal(correlation_PP)}

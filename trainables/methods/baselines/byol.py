@@ -1,4 +1,4 @@
-"""BYOL: a view predicts the other's projection by a slowly moving target network (arXiv 2006.07733).
+"""BYOL: one view predicts the other view's projection by a slowly moving target network (arXiv 2006.07733).
 
 Shapes: B images, D features, P dimensions of the projection.
 """
@@ -17,7 +17,7 @@ from trainables.validation import at_least, between, checked
 @checked
 class BYOLConfig:
     ema: Annotated[float, between(0, 1)] = 0.996
-    """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    """Decay of the target network's moving average: the share of its value that a weight keeps per step."""
     projector_width: Annotated[int, at_least(1)] = 4096
     """Hidden units of the two-layer projector."""
     projection: Annotated[int, at_least(1)] = 256
@@ -27,8 +27,8 @@ class BYOLConfig:
 
 
 class BYOL(ImageMethod):
-    """Fusible: `ema`. Unlike in the paper, `ema` is constant; the paper's rises from 0.996 to 1 on half a cosine. The
-    optimiser is the SGD of all methods instead of LARS, so that weight decay also applies to biases and norms."""
+    """Fusible: `ema`. Unlike in the paper, `ema` is constant instead of rising from 0.996 to 1 along half a cosine, and
+    the optimiser is SGD instead of LARS, so that weight decay also applies to biases and norms."""
 
     Config = BYOLConfig
     fusible = frozenset({"ema"})

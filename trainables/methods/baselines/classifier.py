@@ -16,14 +16,14 @@ from trainables.validation import at_least, below, checked
 @checked
 class ClassifierConfig:
     smoothing: Annotated[float, at_least(0), below(1)] = 0.0
-    """Share of each target that is spread over all classes, in [0, 1)."""
+    """Share of each target that is spread over all classes."""
     mixup: Annotated[float, at_least(0)] = 0.0
-    """Parameter alpha of the Beta(alpha, alpha) from which each batch draws the weight of its images against others of
-    the batch. 0 mixes none."""
+    """Parameter alpha of the Beta(alpha, alpha) distribution of mixing weights: each batch draws one weight and mixes
+    its images with other images of the batch. 0 disables mixup."""
 
 
 class Classifier(ImageMethod):
-    """Fusible: both hyperparameters. A batch is not split over devices, because mixup mixes its images."""
+    """Fusible: both hyperparameters. A batch is not split over devices, because mixup combines its images."""
 
     Config = ClassifierConfig
     fusible = frozenset({"smoothing", "mixup"})

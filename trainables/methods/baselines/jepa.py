@@ -1,6 +1,6 @@
-"""JEPA: one view's embedding predicts the other's by a slowly moving target encoder, in squared error.
+"""JEPA: one view's embedding predicts the other view's embedding by a slowly moving target encoder, with squared error.
 
-It is the deterministic baseline of arXiv 2603.26799. Shapes: B images, D features, P dimensions of the projection.
+The deterministic baseline of arXiv 2603.26799. Shapes: B images, D features, P dimensions of the projection.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from trainables.validation import added, at_least, between, checked
 @checked
 class JEPAConfig:
     ema: Annotated[float, between(0, 1)] = 0.996
-    """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    """Decay of the target network's moving average: the share of its value that a weight keeps per step."""
     projector_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer projector."""
     projection: Annotated[int, at_least(1)] = 128
@@ -25,15 +25,16 @@ class JEPAConfig:
     predictor_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer predictor."""
     symmetric: bool = added(False)
-    """Whether targets come from the online network and have a gradient. There is no target network then."""
+    """Whether targets come from the online network, with gradients, instead of from a target network."""
     standardise: bool = added(True)
-    """Whether each dimension of a projection has mean 0 and variance 1 in a batch, whose projections then cannot become
-    one point."""
+    """Whether each dimension of the projections is standardised to mean 0 and variance 1 over the batch, so that
+    projections cannot collapse to one point."""
 
 
 class JEPA(ImageMethod):
-    """Fusible: `ema`. The context is the first view, the target the second. Unlike in BYOL the error has one direction,
-    and projections are not scaled to unit length but standardised over the batch, unless `standardise=false`."""
+    """Fusible: `ema`. The context is the first view, the target the second. Unlike in BYOL, the loss is not
+    symmetrised, and projections are standardised over the batch (unless `standardise=false`) instead of scaled to unit
+    length."""
 
     Config = JEPAConfig
     fusible = frozenset({"ema"})
@@ -50,7 +51,8 @@ class JEPA(ImageMethod):
             self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Squared error of the prediction, a mean over images and dimensions; no gradient reaches a target network."""
+        """Squared error of the prediction, averaged over images and dimensions; no gradient reaches a target
+        network."""
         context_BCHW, target_BCHW = batch["views"]
         predicted_BP = self.predictor(self.projector(self(context_BCHW))).float()
         target_BP = self.project(target_BCHW) if self.config.symmetric else self.target(target_BCHW).float()

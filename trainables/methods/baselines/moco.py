@@ -1,4 +1,4 @@
-"""MoCo v2: a view must find its key among the keys of earlier batches, from a slowly moving encoder (arXiv 2003.04297).
+"""MoCo v2: a view must identify its key among keys of earlier batches from a slowly moving encoder (arXiv 2003.04297).
 
 Shapes: B images, D features, P dimensions of the projection, M keys in the queue.
 """
@@ -20,19 +20,19 @@ from trainables.validation import above, at_least, between, checked
 @checked
 class MoCoConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.2
-    """Temperature, `tau > 0`."""
+    """Temperature."""
     ema: Annotated[float, between(0, 1)] = 0.99
-    """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    """Decay of the key encoder's moving average: the share of its value that a weight keeps per step."""
     queue: Annotated[int, at_least(1)] = 4096
-    """Number M of keys in the queue, those of the latest batches, at least 1."""
+    """Number M of keys in the queue, which come from the latest batches."""
 
 
 class MoCo(ProjectedMethod):
-    """Fusible: `tau`, `ema`. The length of the queue is a shape, so it is not fusible.
+    """Fusible: `tau`, `ema`. The queue length is not fusible, because it determines a tensor shape.
 
     Unlike in the paper, the defaults are for small images: an `ema` of 0.99 instead of 0.999, a queue of 4,096 keys
     instead of 65,536, and a hidden layer of 512 units instead of 2048. Queries come from the first view, keys from the
-    second. There is no shuffling of BatchNorm: the key encoder sees the whole batch, as on one GPU.
+    second. Without BatchNorm shuffling, the key encoder sees the whole batch, as on one GPU.
     """
 
     Config = MoCoConfig
@@ -49,7 +49,7 @@ class MoCo(ProjectedMethod):
         self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, self.projection), dim=-1))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """InfoNCE of the queries against their own keys and the queue, to which these keys are then added."""
+        """InfoNCE of the queries against their own keys and the queue. The keys are then added to the queue."""
         query_images_BCHW, key_images_BCHW = batch["views"]
         query_BP = self.project(query_images_BCHW)
         key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)

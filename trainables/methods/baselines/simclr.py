@@ -21,18 +21,18 @@ ROTATIONS = transformations(shifts=False, flips=False)
 @checked
 class SimCLRConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.5
-    """Temperature, `tau > 0`."""
+    """Temperature."""
     similarity: Annotated[str, one_of(*SIMILARITIES)] = added("cosine")
-    """Similarity of two projections: their `cosine`, or their `dot` product, with which lengths may grow."""
+    """Similarity of two projections: `cosine` or `dot` product. With `dot` lengths may grow."""
     rotated_negatives: bool = added(False)
-    """Whether the rotations of an image by 90, 180 and 270 degrees are further images of the batch, and so negatives
-    of it: the distribution augmentation of Sohn et al. (2021) for data of one class."""
+    """Whether each image's rotations by 90, 180 and 270 degrees are added to the batch as separate images, and thus as
+    negatives: the distribution augmentation of Sohn et al. (2021) for one-class data."""
 
 
 class SimCLR(ProjectedMethod):
     """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices. Unlike in the
-    paper, the projector has a BatchNorm after its hidden layer, which is 512 wide by default; the paper's is as wide as
-    the representation (2048 for a ResNet-50). The optimiser is the SGD of all methods instead of LARS."""
+    paper, the projector has a BatchNorm after its hidden layer, which has 512 units by default instead of the width of
+    the representation (2048 for a ResNet-50), and the optimiser is SGD instead of LARS."""
 
     Config = SimCLRConfig
     fusible = frozenset({"tau"})

@@ -1,4 +1,4 @@
-"""SimSiam: a view predicts the other's projection, which is held fixed (arXiv 2011.10566).
+"""SimSiam: one view predicts the other view's projection, which is held fixed (arXiv 2011.10566).
 
 Shapes: B images, D features, P dimensions of the projection.
 """
@@ -17,7 +17,7 @@ from trainables.validation import at_least, at_most, checked
 @checked
 class SimSiamConfig:
     projector_layers: Annotated[int, at_least(1), at_most(100)] = 2
-    """Layers of the projector, at least 1. The paper has 2 for CIFAR-10, 3 for ImageNet."""
+    """Number of layers of the projector. The paper uses 2 for CIFAR-10 and 3 for ImageNet."""
     projector_width: Annotated[int, at_least(1)] = 2048
     """Width of the projector's layers, including the projection."""
     predictor_width: Annotated[int, at_least(1)] = 512
@@ -25,8 +25,8 @@ class SimSiamConfig:
 
 
 class SimSiam(ImageMethod):
-    """None of its own hyperparameters is fusible: all are shapes. Unlike in the paper, the learning rate of the
-    predictor falls with that of all other weights; the paper's stays at its peak."""
+    """None of its own hyperparameters is fusible, because all determine tensor shapes. Unlike in the paper, the
+    predictor follows the learning-rate schedule of all other weights instead of staying at the peak."""
 
     Config = SimSiamConfig
     per_example = True
@@ -40,7 +40,7 @@ class SimSiam(ImageMethod):
         self.predictor = mlp(width, config.predictor_width, width, norm="batch")
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Negative cosine, averaged over both directions; no gradient flows into the projection that is predicted."""
+        """Negative cosine, averaged over both directions; no gradient flows into the predicted projection."""
         first_BP, second_BP = (self.projector(self(view_BCHW)) for view_BCHW in batch["views"])
         loss_B = negative_cosine(self.predictor(first_BP).float(), second_BP.float().detach())
         loss_B = loss_B + negative_cosine(self.predictor(second_BP).float(), first_BP.float().detach())

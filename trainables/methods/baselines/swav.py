@@ -1,4 +1,4 @@
-"""SwAV: a view predicts the prototypes of the other view, which are balanced over the batch (arXiv 2006.09882).
+"""SwAV: a view predicts the other view's prototypes, whose assignments are balanced over the batch (arXiv 2006.09882).
 
 Two views of full size, without multi-crop and without a queue. Shapes: B images, D features, P dimensions of the
 projection, M prototypes.
@@ -20,9 +20,9 @@ from trainables.validation import above, at_least, checked
 @checked
 class SwAVConfig:
     tau: Annotated[float, above(0)] = 0.1
-    """Temperature of the prediction, `tau > 0`."""
+    """Temperature of the prediction."""
     epsilon: Annotated[float, above(0)] = 0.05
-    """Entropy regularisation of the assignment, `epsilon > 0`. Smaller values give harder assignments."""
+    """Entropy regularisation of the assignment. Smaller values give harder assignments."""
     sinkhorn_iterations: Annotated[int, at_least(1)] = 3
     """Iterations of the Sinkhorn algorithm, each of which normalises columns and rows."""
     prototypes: Annotated[int, at_least(2)] = 512
@@ -34,7 +34,7 @@ class SwAVConfig:
 
 
 class SwAV(ImageMethod):
-    """Fusible: `tau`, `epsilon`. Prototypes have unit length by construction and are trained from the first step on."""
+    """Fusible: `tau`, `epsilon`. Prototypes have unit length by construction and are trained from the first step."""
 
     Config = SwAVConfig
     fusible = frozenset({"tau", "epsilon"})
@@ -48,7 +48,8 @@ class SwAV(ImageMethod):
         self.prototypes_MP = nn.Parameter(F.normalize(torch.randn(config.prototypes, config.projection), dim=-1))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Cross-entropy between each view's prediction and the other's assignment, which is constant; mean of both."""
+        """Cross-entropy between each view's prediction and the other view's assignment (a constant), averaged over
+        both."""
         first_BM, second_BM = (self._scores(self.project(view_BCHW)) for view_BCHW in batch["views"])
         loss_B = swapped_prediction(first_BM, self._assigned(second_BM), self.tau)
         loss_B = loss_B + swapped_prediction(second_BM, self._assigned(first_BM), self.tau)

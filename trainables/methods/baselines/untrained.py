@@ -1,4 +1,4 @@
-"""Baselines that do not train, so their trials have `epochs=0`: a random encoder, and the pixels themselves.
+"""Baselines that do not train (`epochs=0`): a random encoder, and the pixels themselves.
 
 Shapes: B images of C channels, H by W pixels; D = C * H * W.
 """
@@ -17,7 +17,7 @@ class UntrainedConfig:
 
 
 class RandomEncoder(ImageMethod):
-    """The encoder as initialised, the baseline for all training (SimVAE, Table 1)."""
+    """The randomly initialised encoder, the baseline for all training (SimVAE, Table 1)."""
 
     Config = UntrainedConfig
 
@@ -34,5 +34,5 @@ class Pixels(ImageMethod):
         return math.prod(self.image_shape)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """The normalised pixels that encoders get, `[B, D]`, in float32."""
+        """The normalised pixels `[B, D]` that encoders receive, in float32."""
         return images_BCHW.flatten(1).float()

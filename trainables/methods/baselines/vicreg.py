@@ -1,8 +1,8 @@
 """VICReg: views agree, every dimension varies, no two dimensions covary (arXiv 2105.04906).
 
-Variances and covariances have the divisor B - 1. The paper and its authors' code differ in two conventions. Here the
-difference between views is the mean over dimensions, as in the code, and the hinges of both views are added, as in the
-paper.
+Variances and covariances have the divisor B - 1. The paper and its authors' code differ in two conventions. This
+implementation averages the difference between views over dimensions, as the code does, and adds the hinges of both
+views, as the paper does.
 
 Shapes: B images, D features, P dimensions of the projection.
 """
@@ -24,22 +24,22 @@ SMALLEST = 1e-4
 @checked
 class VICRegConfig:
     invariance_weight: Annotated[float, at_least(0)] = 25.0
-    """Weight of the squared difference between views, lambda in the paper, at least 0. As in the authors' code the
-    difference is the mean over dimensions. In the paper's Eq. 5 it is the sum: its weight of 25 is 25 P here."""
+    """Weight of the squared difference between views (lambda in the paper). The difference is averaged over dimensions,
+    as in the authors' code. The paper's Eq. 5 sums it, so its weight of 25 corresponds to 25 P here."""
     variance_weight: Annotated[float, at_least(0)] = 25.0
-    """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0. As in the paper's Eq. 6
-    the hinges of both views are added. The authors' code averages them: its weight of 25 is 12.5 here."""
+    """Weight of the hinge on each dimension's standard deviation (mu in the paper). The hinges of both views are added,
+    as in the paper's Eq. 6. The authors' code averages them, so its weight of 25 corresponds to 12.5 here."""
     covariance_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the covariances between dimensions, nu in the paper, at least 0."""
+    """Weight of the covariances between dimensions (nu in the paper)."""
     projector_layers: Annotated[int, at_least(1), at_most(100)] = 3
-    """Layers of the projector, at least 1."""
+    """Number of layers of the projector."""
     projector_width: Annotated[int, at_least(0)] = 4096
-    """Width of the projector's layers, including the projection; 0 for no projector, so that the loss is of the
+    """Width of the projector's layers, including the projection; 0 for no projector, so that the loss compares
     representations."""
 
 
 class VICReg(ImageMethod):
-    """Fusible: all three weights. The loss takes statistics of the batch, so a batch is not split over devices."""
+    """Fusible: all three weights. The loss uses batch statistics, so a batch is not split over devices."""
 
     Config = VICRegConfig
     fusible = frozenset({"invariance_weight", "variance_weight", "covariance_weight"})

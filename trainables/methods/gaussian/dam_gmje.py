@@ -21,15 +21,15 @@ NUMERATORS = ("matching", "all")
 @checked
 class DaMGMJEConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.1
-    """Temperature, `tau > 0`: the variance of a mode in every direction."""
+    """Temperature: the variance of a mode in every direction."""
     numerator: Annotated[str, one_of(*NUMERATORS)] = "matching"
-    """Modes that may explain a target: the `matching` one of its own image, which makes the loss InfoNCE, or `all`, as
-    in the exact density, which is largest where all images are one."""
+    """Modes that may explain a target: only the `matching` mode of its own image, which makes the loss InfoNCE, or
+    `all` modes, as in the exact density, which is largest if all images coincide."""
 
 
 class DaMGMJE(ProjectedMethod):
-    """Fusible: `tau`. Each view is the context of the other in turn. A mode has the target in both halves, and all have
-    gradients. Embeddings have unit length."""
+    """Fusible: `tau`. Each view is the context of the other in turn. Both halves of a mode are the target embedding,
+    and all modes have gradients. Embeddings have unit length."""
 
     Config = DaMGMJEConfig
     fusible = frozenset({"tau"})
@@ -37,7 +37,8 @@ class DaMGMJE(ProjectedMethod):
     tau: Tensor
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Negative log-likelihood of a view given the other, without the volume of a mode; a mean of both ways."""
+        """Negative log-likelihood of one view given the other, without the volume of a mode, averaged over both
+        directions."""
         first_BP, second_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         nll_2B = torch.stack([self._nll(first_BP, second_BP), self._nll(second_BP, first_BP)])
         return Losses(nll_2B.mean(), {})

@@ -1,7 +1,7 @@
 """GJE: the views of an image align, while the joint Gaussian of their embeddings keeps its entropy (arXiv 2603.26799).
 
-Shapes: B images, D features, P dimensions of the projection, G Gaussians of E dimensions: one of the joint embedding
-with E = 2P, or one of each view with E = P.
+Shapes: B images, D features, P dimensions of the projection, G Gaussians of E dimensions: one for the joint embedding
+with E = 2P, or one per view with E = P.
 """
 
 from collections.abc import Mapping
@@ -24,29 +24,30 @@ ENTROPIES = ("joint", "marginal")
 @checked
 class GJEConfig(ProjectedConfig):
     objective: Annotated[str, one_of(*OBJECTIVES)] = "alignment"
-    """`alignment`: the squared distance of the views minus the weighted entropy. `nll`: the exact likelihood under the
-    moments, which falls without bound as embeddings shrink or lose dimensions. It shows why it must not be."""
+    """`alignment`: the squared distance between the views minus the weighted entropy. `nll`: the exact negative
+    log-likelihood under the moments. It falls without bound as embeddings shrink or lose dimensions, and demonstrates
+    why it must not be used."""
     entropy_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the entropy, lambda in the paper, times 2P, at least 0. At 1, where lambda is 1/(2P), views agree to a
-    cosine of about 0.9."""
+    """Weight of the entropy: lambda in the paper times 2P. At 1 (lambda = 1/(2P)), the cosine between views reaches
+    about 0.9."""
     entropy: Annotated[str, one_of(*ENTROPIES)] = "joint"
-    """Entropy of the `joint` embedding, which opposes alignment, or the sum of the `marginal` ones of both views, which
+    """`joint`: entropy of the joint embedding, which opposes alignment. `marginal`: sum of both views' entropies, which
     does not."""
     element_mean: bool = False
     """Divide the squared distance between views by P. With the joint entropy and a weight of 1, views then hardly
     align."""
     ema: Annotated[float, between(0, 1, below=True)] = 0.0
-    """Share of its value that the moving average of the moments keeps per step, at least 0 and less than 1: 0 takes the
-    moments of the batch alone. The weight is divided by `1 - ema`, the factor of the gradient."""
+    """Share of its value that the moving average of the moments keeps per step; 0 uses only the batch's moments. The
+    entropy weight is divided by `1 - ema`, the factor by which averaging scales the gradient."""
     decoupled: bool = False
-    """Whether embeddings have no gradient through the moments, which leaves the entropy without effect."""
+    """Whether to stop the gradient from the moments to the embeddings, which leaves the entropy without effect."""
     unit_length: bool = True
     """Whether embeddings are scaled to unit length."""
     epsilon: Annotated[float, above(0)] = 1e-4
-    """Added to the diagonal of the moments, above 0."""
+    """Added to the diagonal of the moments."""
     alignment_weight: Annotated[float, at_least(0)] = added(1.0)
-    """Weight of the squared distance between the views, at least 0: at 0 nothing holds them together. The exact
-    likelihood has none."""
+    """Weight of the squared distance between the views; at 0 nothing holds the views together. Only for
+    `objective=alignment`."""
 
     def __post_init__(self) -> None:
         if self.objective == "nll" and self.alignment_weight != 1:
@@ -57,11 +58,11 @@ class GJEConfig(ProjectedConfig):
 
 
 class GJE(ProjectedMethod):
-    """Fusible: `entropy_weight`, `ema`, `epsilon`. Both views have gradients and one encoder.
+    """Fusible: `entropy_weight`, `ema`, `epsilon`. Both views share one encoder and have gradients.
 
-    With `objective=nll`, under the moments of the batch itself (`ema=0`) the quadratic form is constant, and the
-    log-determinant alone shrinks the embeddings (the trace trap). Under moments without a gradient (`decoupled`) both
-    shrink together (the log-determinant cheat).
+    With `objective=nll` and the batch's own moments (`ema=0`) the quadratic form is constant, and the log-determinant
+    alone shrinks the embeddings (the trace trap). With moments without a gradient (`decoupled`) both terms shrink
+    together (the log-determinant cheat).
     """
 
     Config = GJEConfig
@@ -81,7 +82,7 @@ class GJE(ProjectedMethod):
         self.register_buffer("moments_GEE", torch.eye(size).repeat(gaussians, 1, 1) / self.projection)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The objective; the distance of the views is a part of it or not."""
+        """The objective. The distance between the views is always reported, even if it is not part of the loss."""
         first_BP, second_BP = (self._embedded(view_BCHW) for view_BCHW in batch["views"])
         joint = self.config.entropy == "joint"
         z_GBE = torch.cat([first_BP, second_BP], -1)[None] if joint else torch.stack([first_BP, second_BP])

@@ -1,4 +1,4 @@
-"""GMJE-MDN: a network predicts the mixture density of a view's embedding from that of the other (arXiv 2603.26799).
+"""GMJE-MDN: a network predicts the mixture density of a view's embedding from the other view (arXiv 2603.26799).
 
 Shapes: B images, D features, P dimensions of the projection, M components.
 """
@@ -24,29 +24,29 @@ OBJECTIVES = ("entropy", "literal")
 @checked
 class MDNGMJEConfig(ProjectedConfig):
     objective: Annotated[str, one_of(*OBJECTIVES)] = "entropy"
-    """`entropy`: the likelihood of the target over P, minus the weighted entropies of both views. `literal`: the joint
-    likelihood as in the paper's Eq. 23, whose marginal term does not keep embeddings from collapsing."""
+    """`entropy`: the negative log-likelihood of the target divided by P, minus the weighted entropies of both views.
+    `literal`: the joint likelihood of the paper's Eq. 23, whose marginal term does not prevent collapse."""
     entropy_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the entropies, times 2P, at least 0. The literal objective has none."""
+    """Weight of the entropies, times 2P. Only for `objective=entropy`."""
     ema: Annotated[float, between(0, 1, below=True)] = 0.99
-    """Share of its value that the moving average of the context's moment keeps per step, at least 0 and less than 1.
-    The literal objective alone has one."""
+    """Share of its value that the moving average of the context's moment keeps per step. Only for
+    `objective=literal`."""
     epsilon: Annotated[float, above(0)] = 1e-4
-    """Added to the diagonal of the moments, above 0."""
+    """Added to the diagonal of the moments."""
     components: Annotated[int, at_least(1)] = 8
-    """Number M of components, at least 1."""
+    """Number M of components."""
     sigma_floor: Annotated[float, above(0)] = 0.01
-    """Least standard deviation of a component, above 0."""
+    """Minimum standard deviation of a component."""
     leaky: bool = False
-    """Whether the network also sees the target, whose likelihood then rises to the bound that `sigma_floor` sets, while
-    nothing is learned. It shows why it must not."""
+    """Whether the network also sees the target. Its likelihood then rises to the bound set by `sigma_floor` while
+    nothing is learned, which demonstrates why the target must stay hidden."""
     parameter_width: Annotated[int, at_least(1)] = 512
     """Hidden units of the two-layer network that predicts the mixture."""
 
 
 class MDNGMJE(ProjectedMethod):
-    """Fusible: `entropy_weight`, `epsilon`, `sigma_floor`. The context is the first view and the target the second,
-    both of unit length and with gradients."""
+    """Fusible: `entropy_weight`, `epsilon`, `sigma_floor`. The context is the first view, the target the second; both
+    have unit length and gradients."""
 
     Config = MDNGMJEConfig
     capabilities = ProjectedMethod.capabilities | {"score"}
@@ -70,7 +70,7 @@ class MDNGMJE(ProjectedMethod):
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The objective, and `nll`, the mean negative log-likelihood of the target given the context. `routing_entropy`
-        says how evenly the network weighs the components."""
+        measures how evenly the network weights the components."""
         context_BP, target_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         seen = torch.cat([context_BP, target_BP], dim=-1) if self.config.leaky else context_BP
         logits_BM, means_BMP, sigma_BMP = self.mixture(seen)
@@ -99,7 +99,7 @@ class MDNGMJE(ProjectedMethod):
         return logits_BM, means.unflatten(-1, (count, size)), sigma_BMP
 
     def _context_nll(self, context_BP: Tensor) -> Tensor:
-        """Mean negative log-likelihood of the context under the averaged moment, which it updates."""
+        """Update the averaged moment and return the context's mean negative log-likelihood under it."""
         moment_PP = averaged_moment(self.moment_PP.clone(), context_BP, self.config.ema)
         self.moment_PP.copy_(moment_PP.detach())
         return gaussian_nll(context_BP, cholesky(moment_PP, self.epsilon)).mean()

@@ -30,29 +30,29 @@ COVARIANCES = ("shared", "component")
 @checked
 class ParametricGMJEConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.1
-    """Temperature, `tau > 0`: the variance of a component in every direction; with `covariance=component` that at the
-    start."""
+    """Temperature: the variance of a component in every direction; with `covariance=component`, its initial
+    variance."""
     entropy_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
+    """Weight of the entropy: lambda in the paper times 2P."""
     alignment_weight: Annotated[float, at_least(0)] = 0.0
-    """Weight of the squared distance between the views, at least 0. It is not in the paper."""
+    """Weight of the squared distance between the views, a term that is not in the paper."""
     ema: Annotated[float, between(0, 1, below=True)] = 0.99
-    """Share of its value that the moving average of the joint moment keeps per step, at least 0 and less than 1. The
-    weight of the entropy is divided by `1 - ema`, the factor of the gradient."""
+    """Share of its value that the moving average of the joint moment keeps per step. The entropy weight is divided by
+    `1 - ema`, the factor by which averaging scales the gradient."""
     epsilon: Annotated[float, above(0)] = 1e-4
-    """Added to the diagonal of the joint moment, above 0."""
+    """Added to the diagonal of the joint moment."""
     prototypes: Annotated[int, at_least(2)] = 512
-    """Number M of prototypes, at least 2."""
+    """Number M of prototypes."""
     tied: bool = False
-    """Whether a prototype is the same point for both views."""
+    """Whether both views share the same prototype point."""
     covariance: Annotated[str, one_of(*COVARIANCES)] = "shared"
-    """`shared`: tau times the identity. `component`: each component learns its own covariance, with `4 P^2` numbers
-    each."""
+    """`shared`: tau times the identity. `component`: each component learns its own covariance, with `4 P^2` entries."""
 
 
 class ParametricGMJE(ProjectedMethod):
-    """Fusible: `tau`, the weights, `ema`. Embeddings and both halves of a prototype have unit length. The
-    covariances are parameters, never the batch's: under its own moment, a batch's distance from the mean is constant.
+    """Fusible: `tau`, the weights, `ema`. Embeddings and both halves of a prototype have unit length. The covariances
+    are parameters instead of batch statistics, because a batch's distance from the mean under its own moment is
+    constant.
     """
 
     Config = ParametricGMJEConfig
@@ -82,22 +82,22 @@ class ParametricGMJE(ProjectedMethod):
         return F.normalize(self.prototypes, dim=-1).expand(-1, 2, -1).flatten(1)
 
     def density(self) -> dict[str, Tensor]:
-        """Of the first view: the marginal of the mixture whose components are at the prototypes, all with the averaged
-        moment of the embeddings as their covariance, as the paper samples it (section 5.3)."""
+        """The density of the first view, as sampled in the paper (section 5.3): the marginal of the mixture with
+        components at the prototypes, all with the averaged moment of the embeddings as covariance."""
         moment_MJJ = self.moment_JJ.expand(self.config.prototypes, -1, -1)
         means_MP, covariances_MPP = marginal(self.means_MJ, moment_MJJ, slice(self.projection))
         return {"logits": self.logits_M, "means": means_MP, "covariances": covariances_MPP}
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Negative log density of the projection, of unit length, under `density`."""
+        """Negative log density of the unit-length projection under `density`."""
         z_BP, size = F.normalize(self.project(images_BCHW), dim=-1), self.projection
         factor_PP = cholesky(self.moment_JJ[:size, :size], self.config.epsilon)
         exponents_BM = shared_exponents(z_BP, self.means_MJ[:, :size], factor_PP)
         return {"density": prototype_nll(exponents_BM, self.logits_M) + log_det(factor_PP) / 2}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Negative log-likelihood of the joint embeddings minus the weighted entropy, whose place in the likelihood the
-        volume of the shared covariance would take."""
+        """Negative log-likelihood of the joint embeddings minus the weighted entropy, which replaces the volume of the
+        shared covariance in the likelihood."""
         first_BP, second_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         joint_BJ = torch.cat([first_BP, second_BP], dim=-1)
         moment_JJ = averaged_moment(self.moment_JJ.clone(), joint_BJ, self.ema)
@@ -112,7 +112,7 @@ class ParametricGMJE(ProjectedMethod):
         return Losses(total, parts)
 
     def _exponents(self, joint_BJ: Tensor) -> Tensor:
-        """Logarithms `[B, M]` of the components' densities, without the volume of a shared covariance."""
+        """Log densities `[B, M]` of the components, without the volume of a shared covariance."""
         if self.config.covariance == "shared":
             return isotropic_exponents(joint_BJ, self.means_MJ, self.tau)
         factors_MJJ = self.tau.sqrt() * positive_factor(self.raw_factors_MJJ)

@@ -1,4 +1,4 @@
-"""GPJE: a Gaussian process over the embeddings of one view explains those of the other (arXiv 2603.26799).
+"""GPJE: a Gaussian process over one view's embeddings explains the other view's embeddings (arXiv 2603.26799).
 
 Shapes: B images, D features, P dimensions of the projection, R random features.
 """
@@ -25,35 +25,36 @@ from trainables.networks.heads import MovingAverage
 from trainables.validation import above, at_least, between, checked
 
 SMALLEST = 1e-5
-"""Added to the variance of a dimension of the targets, which can be constant."""
+"""Added to the variance of each target dimension, which may be constant."""
 
 
 @checked
 class GPJEConfig(ProjectedConfig):
     length: Annotated[float, above(0)] = 0.7
-    """Length scale of the kernel, above 0. Where it is longer than distances on the unit sphere, all contexts look
-    alike, and nothing keeps them apart."""
+    """Length scale of the kernel. If it exceeds distances on the unit sphere, all contexts are similar under the
+    kernel, and nothing keeps them apart."""
     epsilon: Annotated[float, above(0)] = 0.3
-    """Variance of the noise, added to the diagonal of the kernel, above 0."""
+    """Variance of the noise, which is added to the diagonal of the kernel."""
     ema: Annotated[float, between(0, 1)] = 0.95
-    """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    """Decay of the target network's moving average: the share of its value that a weight keeps per step."""
     symmetric: bool = False
-    """Whether targets come from the online network and have a gradient, by which they vanish. There is no target
-    network then."""
+    """Whether targets come from the online network, with gradients that make them vanish, instead of from a target
+    network."""
     unit_length: bool = True
     """Whether contexts and targets are scaled to unit length."""
     standardise: bool = True
-    """Whether each dimension of the target network's output has mean 0 and variance 1 in a batch instead, as the kernel
-    expects. The variance of unit vectors is below `epsilon`: noise explains them, and the contexts become one. Targets
-    of a symmetric process are never standardised."""
+    """Whether each dimension of the target network's output is standardised to mean 0 and variance 1 over the batch
+    instead of scaling targets to unit length. The kernel expects this variance; that of unit vectors is below
+    `epsilon`, so noise explains them and all contexts coincide. With `symmetric` targets are never standardised."""
     random_features: Annotated[int, at_least(0)] = 0
-    """Number R of random features that replace the kernel at a cost of `B R^2` instead of `B^3`; 0 for the kernel
-    itself."""
+    """Number R of random features that replace the kernel, at a cost of `B R^2` instead of `B^3`; 0 for the exact
+    kernel."""
 
 
 class GPJE(ProjectedMethod):
     """Fusible: `length`, `epsilon`, `ema`. The context is the first view, the target the second. The target network has
-    no gradient: otherwise the quadratic term makes targets vanish, and then the log-determinant makes all contexts one.
+    no gradient. Otherwise the quadratic term would make targets vanish, and then the log-determinant would make all
+    contexts coincide.
     """
 
     Config = GPJEConfig
@@ -75,8 +76,8 @@ class GPJE(ProjectedMethod):
             self.register_buffer("phases_R", 2 * math.pi * torch.rand(config.random_features))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Negative log-likelihood of the targets, and its two terms, all over B * P; no gradient reaches the target
-        network."""
+        """Negative log-likelihood of the targets and its two terms, all divided by B * P; no gradient reaches the
+        target network."""
         context_images_BCHW, target_images_BCHW = batch["views"]
         context_BP = self._scaled(self.project(context_images_BCHW))
         if self.config.symmetric:
@@ -104,6 +105,6 @@ class GPJE(ProjectedMethod):
 
 
 def standardised(z_BP: Tensor) -> Tensor:
-    """Each dimension with mean 0 and variance 1 over the batch, or 0 where it is constant."""
+    """Standardise each dimension to mean 0 and variance 1 over the batch; constant dimensions become 0."""
     variance_P, mean_P = torch.var_mean(z_BP, dim=0, correction=0)
     return (z_BP - mean_P) / (variance_P + SMALLEST).sqrt()

@@ -1,4 +1,4 @@
-"""HSIC: the views of an image depend on each other as much as kernels can tell (arXiv 2603.26799, appendix I).
+"""HSIC: maximises the kernel-measured dependence between the views of an image (arXiv 2603.26799, appendix I).
 
 Shapes: B images, D features, P dimensions of the projection.
 """
@@ -17,21 +17,22 @@ from trainables.methods.projected import ProjectedConfig, ProjectedMethod
 from trainables.validation import above, at_least, checked
 
 SHORTEST = 1e-2
-"""Least length scale: the median distance of a collapsed embedding is 0."""
+"""Minimum length scale, because the median distance between collapsed embeddings is 0."""
 
 
 @checked
 class HSICConfig(ProjectedConfig):
     length: Annotated[float, at_least(0)] = 0.0
-    """Length scale of the kernels, at least 0; 0 for the median distance of each view's embeddings."""
+    """Length scale of the kernels; 0 takes the median distance between each view's embeddings."""
     entropy_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the entropies of both views, times 2P, at least 0. At 0 the embeddings form two clusters."""
+    """Weight of the entropies of both views, times 2P. At 0 the embeddings form two clusters."""
     epsilon: Annotated[float, above(0)] = 1e-4
-    """Added to the diagonal of the moments, above 0."""
+    """Added to the diagonal of the moments."""
 
 
 class HSIC(ProjectedMethod):
-    """Fusible: `entropy_weight`, `epsilon`. Embeddings have unit length; both views have gradients, the median none."""
+    """Fusible: `entropy_weight`, `epsilon`. Embeddings have unit length. Both views have gradients; the median does
+    not."""
 
     Config = HSICConfig
     fusible = frozenset({"entropy_weight", "epsilon"})
@@ -41,7 +42,7 @@ class HSIC(ProjectedMethod):
     epsilon: Tensor
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Minus the dependence of the views, minus their weighted entropies."""
+        """The negative dependence between the views, minus their weighted entropies."""
         embeddings = [F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"]]
         parts = {
             "hsic": hsic(*(self._kernel(z_BP) for z_BP in embeddings)),

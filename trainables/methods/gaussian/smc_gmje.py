@@ -1,4 +1,4 @@
-"""SMC-GMJE: MoCo whose negatives are particles, drawn by how much the queries resemble them (arXiv 2603.26799).
+"""SMC-GMJE: MoCo with particles as negatives, resampled by their similarity to the queries (arXiv 2603.26799).
 
 Shapes: B images, D features, P dimensions of the projection, M particles of the bank, S = M + B particles of the pool.
 """
@@ -31,22 +31,22 @@ from trainables.validation import above, at_least, between, checked, one_of
 @checked
 class SMCGMJEConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.1
-    """Temperature of the loss and of the particles' weights, `tau > 0`."""
+    """Temperature of the loss and of the particles' weights."""
     ema: Annotated[float, between(0, 1)] = 0.99
-    """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    """Decay of the key encoder's moving average: the share of its value that a weight keeps per step."""
     bank: Annotated[int, at_least(1)] = 4096
-    """Number M of particles in the bank, at least 1."""
+    """Number M of particles in the bank."""
     resampling: Annotated[str, one_of(*RESAMPLERS)] = "multinomial"
-    """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
-    one random offset, whose counts vary least."""
+    """How the next bank is drawn from the pool: `multinomial` makes M independent draws; `systematic` takes M equal
+    steps from one random offset, which gives the least variable counts."""
 
 
 class SMCGMJE(ProjectedMethod):
-    """Fusible: `tau`, `ema`. The size of the bank is a shape, so it is not fusible.
+    """Fusible: `tau`, `ema`. The size of the bank is not fusible, because it determines a tensor shape.
 
-    Queries come from the first view, keys from the second. The bank is drawn again in every step, so that all its
-    particles weigh the same. `ess` is the effective sample size of the pool before that: from 1 to M + B. It does not
-    see copies, so `bank_distinct` and `bank_age` tell how many different particles the new bank has, and how old.
+    Queries come from the first view, keys from the second. The bank is resampled in every step, so all its particles
+    have equal weight. `ess` is the effective sample size of the pool before resampling, from 1 to M + B. It ignores
+    copies; `bank_distinct` and `bank_age` report the share of distinct particles in the new bank and their age.
     """
 
     Config = SMCGMJEConfig
@@ -72,12 +72,12 @@ class SMCGMJE(ProjectedMethod):
         return {"resampling": Noise((uniforms_of(self.config.resampling, self.config.bank),), kind="uniform")}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """InfoNCE of the queries against their own keys and the bank, which is then drawn from the bank and the keys.
-        The noise decides on the next bank alone."""
+        """InfoNCE of the queries against their own keys and the bank. The next bank is then drawn from the bank and the
+        keys. The noise affects only this draw."""
         query_images_BCHW, key_images_BCHW = batch["views"]
         query_BP = self.project(query_images_BCHW)
         key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)
-        pool_SP = torch.cat([self.bank_MP, key_BP])  # one matrix of similarities serves both the loss and the weights
+        pool_SP = torch.cat([self.bank_MP, key_BP])  # one similarity matrix serves both the loss and the weights
         exponents_BS = similarities(query_BP, pool_SP, self.tau)
         negative_BM, key_BB = exponents_BS.split((self.config.bank, len(key_BP)), dim=-1)
         loss_B = info_nce_of(key_BB.diagonal(), negative_BM)
@@ -94,8 +94,8 @@ class SMCGMJE(ProjectedMethod):
         return Losses(loss_B.mean(), parts)
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Negative log density of the projection, of unit length, under the particles of the bank as modes of variance
-        tau, all of the same weight; without their volume, which no image changes."""
+        """Negative log density of the unit-length projection under the bank's particles as modes of variance tau and
+        equal weight, without their volume, which is the same for all images."""
         exponents_BM = isotropic_exponents(F.normalize(self.project(images_BCHW), dim=-1), self.bank_MP, self.tau)
         return {"density": prototype_nll(exponents_BM, torch.zeros_like(self.bank_MP[:, 0]))}
 

@@ -32,32 +32,32 @@ from trainables.validation import above, at_least, between, checked, one_of
 @checked
 class JointSMCGMJEConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 1.0
-    """Temperature, `tau > 0`: the variance of a component in every direction, with `learned` that at the start."""
+    """Temperature: the variance of a component in every direction; with `learned`, its initial variance."""
     learned: bool = True
-    """Whether the covariance that all components share is learned, with `4 P^2` numbers; the likelihood then has its
-    volume. Otherwise it is tau times the identity."""
+    """Whether the shared covariance of all components is learned (`4 P^2` entries) and its volume is part of the
+    likelihood. Otherwise the covariance is tau times the identity."""
     entropy_weight: Annotated[float, at_least(0)] = 3.2
-    """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
+    """Weight of the entropy: lambda in the paper times 2P."""
     alignment_weight: Annotated[float, at_least(0)] = 2.0
-    """Weight of the squared distance between the views, at least 0. It is not in the paper."""
+    """Weight of the squared distance between the views, a term that is not in the paper."""
     ema: Annotated[float, between(0, 1, below=True)] = 0.99
-    """Share of its value that the moving average of the joint moment keeps per step, at least 0 and less than 1. The
-    weight of the entropy is divided by `1 - ema`, the factor of the gradient."""
+    """Share of its value that the moving average of the joint moment keeps per step. The entropy weight is divided by
+    `1 - ema`, the factor by which averaging scales the gradient."""
     epsilon: Annotated[float, above(0)] = 1e-4
-    """Added to the diagonal of the joint moment, above 0."""
+    """Added to the diagonal of the joint moment."""
     bank: Annotated[int, at_least(1)] = 512
-    """Number M of particles in the bank, at least 1."""
+    """Number M of particles in the bank."""
     resampling: Annotated[str, one_of(*RESAMPLERS)] = "multinomial"
-    """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
-    one random offset, whose counts vary least."""
+    """How the next bank is drawn from the pool: `multinomial` makes M independent draws; `systematic` takes M equal
+    steps from one random offset, which gives the least variable counts."""
 
 
 class JointSMCGMJE(ProjectedMethod):
-    """Fusible: `tau`, the weights, `ema`. Both views have gradients, particles have none.
+    """Fusible: `tau`, the weights, `ema`. Both views have gradients; particles do not.
 
-    Particles weigh as much as the batch holds them responsible, and the weights of the bank are those of the mixture.
-    After that, the bank is drawn from the pool of bank and batch, so that its particles weigh the same again. This is
-    largely our reconstruction: the paper leaves open from which weights a step starts.
+    A particle's weight is the responsibility that the batch assigns to it, and the bank's weights are the mixture
+    weights. The next bank is then drawn from the pool of bank and batch, so its particles have equal weights again.
+    This is largely our reconstruction, because the paper does not state the weights at the start of a step.
     """
 
     Config = JointSMCGMJEConfig
@@ -88,8 +88,8 @@ class JointSMCGMJE(ProjectedMethod):
         return {"resampling": Noise((uniforms_of(self.config.resampling, self.config.bank),), kind="uniform")}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Negative log-likelihood of the joint embeddings under the bank, minus the weighted entropy. The noise decides
-        on the next bank alone."""
+        """Negative log-likelihood of the joint embeddings under the bank, minus the weighted entropy. The noise affects
+        only the draw of the next bank."""
         first_BP, second_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         joint_BJ = torch.cat([first_BP, second_BP], dim=-1)
         nll, log_weights_S = self._nll(joint_BJ)
@@ -111,14 +111,14 @@ class JointSMCGMJE(ProjectedMethod):
         return Losses(nll - weight * parts["entropy"] + self.alignment_weight * parts["alignment"], parts)
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Negative log density of the projection, of unit length, under the marginal of the bank's first view."""
+        """Negative log density of the unit-length projection under the marginal of the bank's first view."""
         z_BP, size = F.normalize(self.project(images_BCHW), dim=-1), self.projection
         factor_PP = self._covariance(z_BP)[0][:size, :size]
         exponents_BM = shared_exponents(z_BP, self.bank_MJ[:, :size], factor_PP)
         return {"density": prototype_nll(exponents_BM, torch.zeros_like(self.bank_MJ[:, 0])) + log_det(factor_PP) / 2}
 
     def _nll(self, joint_BJ: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean negative log-likelihood under the bank, and logarithms `[S]` of the new weights of the pool."""
+        """Mean negative log-likelihood under the bank, and log weights `[S]` of the new pool."""
         pool_SJ = torch.cat([self.bank_MJ.clone(), joint_BJ.detach()])
         factor_JJ, half_volume = self._covariance(joint_BJ)
         exponents_BS = shared_exponents(joint_BJ, pool_SJ, factor_JJ)
@@ -129,7 +129,7 @@ class JointSMCGMJE(ProjectedMethod):
         return nll, reweighted(uniform_S, seen_BS)
 
     def _covariance(self, joint_BJ: Tensor) -> tuple[Tensor, Tensor]:
-        """Lower factor of the shared covariance, and half its log-determinant, 0 where it is not learned."""
+        """Lower factor of the shared covariance and half its log-determinant, which is 0 if it is not learned."""
         if self.config.learned:
             factor_JJ = self.tau.sqrt() * positive_factor(self.raw_factor_JJ)
             return factor_JJ, log_det(factor_JJ) / 2

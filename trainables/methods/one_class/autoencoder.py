@@ -1,4 +1,4 @@
-"""Autoencoder: the squared error of an image's reconstruction is the loss, and its anomaly score.
+"""Autoencoder: the squared reconstruction error is the loss and the anomaly score.
 
 Shapes: B images of C channels, H by W pixels; D dimensions.
 """
@@ -18,7 +18,7 @@ class AutoencoderConfig:
 
 
 class Autoencoder(ImageMethod):
-    """The loss is of an augmented view, and the score of the image itself."""
+    """The loss uses an augmented view; the score uses the image itself."""
 
     Config = AutoencoderConfig
     capabilities = frozenset({"embed", "score", "decode"})
@@ -38,7 +38,7 @@ class Autoencoder(ImageMethod):
         return 1
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The error summed over pixels, the mean over images."""
+        """The error, summed over pixels and averaged over images."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
         z_BD = self(view_BCHW)
         error_B = squared_error(pixels_BCHW, self.decoder(z_BD))

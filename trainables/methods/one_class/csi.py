@@ -1,4 +1,4 @@
-"""CSI: SimCLR whose negatives are also an image's own rotations, which a second head predicts (Tack et al. 2020).
+"""CSI: SimCLR with an image's own rotations as extra negatives, which a second head predicts (Tack et al. 2020).
 
 Shapes: S = 4 rotations, B images, D dimensions of a representation, P of a projection, M training images in the bank.
 """
@@ -22,29 +22,30 @@ from trainables.validation import above, added, at_least, checked
 
 ROTATIONS = transformations(shifts=False, flips=False)
 CROP = 0.54
-"""Area of a crop that is scored, as a share of the image."""
+"""Area of a scored crop, as a share of the image."""
 SMALLEST = 1e-2
-"""Least mean of a score over the training images by which it is divided."""
+"""Minimum of the mean over training images by which a score is divided."""
 
 
 @checked
 class CSIConfig(ProjectedConfig):
     tau: Annotated[float, above(0)] = 0.5
-    """Temperature, `tau > 0`."""
+    """Temperature."""
     shift_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the cross-entropy of the rotation."""
+    """Weight of the rotation's cross-entropy."""
     bank: Annotated[int, at_least(1)] = 1024
-    """Number M of the last training images that the contrastive score compares an image with, at least 1."""
+    """Number M of most recent training images with which the contrastive score compares an image."""
     score_crops: Annotated[int, at_least(0)] = added(0)
-    """Square crops of an image, each of 0.54 of its area at a random place, over which its scores are means; 0 for the
-    whole image. The paper has 10, of its training images, too."""
+    """Number of square crops over which an image's scores are averaged, each at a random position with 0.54 of the
+    area; 0 scores the whole image. The paper uses 10, also for its training images."""
 
 
 class CSI(ProjectedMethod):
     """Fusible: `tau`, `shift_weight`. The paper calls rotations shifting transformations.
 
-    Scores need projections of training images and the means of scores over these. The method keeps them while it
-    trains: the projections of the last views, and running means. The authors compute them after training, of crops."""
+    Scores need projections of training images and mean scores over training images. The method collects both during
+    training: the projections of the last views, and running means. The authors compute them after training, from
+    crops."""
 
     Config = CSIConfig
     fusible = frozenset({"tau", "shift_weight"})
@@ -69,8 +70,8 @@ class CSI(ProjectedMethod):
         return cls.view_count(config) * TURNS
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """NT-Xent of the rotated views, each of which counts as another image, and the cross-entropy of the rotation.
-        All copies of both views are encoded in one pass."""
+        """NT-Xent of the rotated views, each counted as a separate image, plus the cross-entropy of the rotation. All
+        copies of both views are encoded in one pass."""
         first_BCHW, second_BCHW = batch["views"]
         p_SNP, logits_SNS = self._rotated(torch.cat([first_BCHW, second_BCHW]))
         first_SBP, second_SBP = p_SNP.chunk(2, dim=1)
@@ -86,15 +87,16 @@ class CSI(ProjectedMethod):
         return {"places": Noise((crops, 2, batch), batch_dim=2, kind="uniform")} if crops else {}
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those of the image, or their means over crops of it."""
+        """Scores of the image, or their means over its crops."""
         if not self.config.score_crops:
             return self._scores(images_BCHW)
         crops = [self._scores(_cropped(images_BCHW, place_2B)) for place_2B in noise["places"]]
         return {name: torch.stack([scores[name] for scores in crops]).mean(0) for name in self.scores}
 
     def _scores(self, images_BCHW: Tensor) -> dict[str, Tensor]:
-        """Of each rotation the largest cosine with a training image times the length of the projection, and the logit
-        of the rotation, each over its mean over training images; the mean over rotations, and the sum of both."""
+        """For each rotation: the largest cosine to a training image times the length of the projection, relative to the
+        mean length over training images; and the logit of the rotation, relative to its mean. Both are negated and
+        averaged over rotations; `csi` is their sum."""
         p_SBP, logits_SBS = self._rotated(images_BCHW)
         cosine_SB = torch.stack(
             [similarities(p_BP, bank_MP, 1.0).amax(-1) for p_BP, bank_MP in zip(p_SBP, self.bank_SMP, strict=True)]
@@ -115,7 +117,7 @@ class CSI(ProjectedMethod):
         return p_SNP, logits_SNS
 
     def _remember(self, p_SNP: Tensor, logits_SNS: Tensor, images: int) -> None:
-        """Put the first view of each image into the bank, in place of the oldest, and follow the means."""
+        """Replace the oldest entries of the bank by the first view of each image, and update the means."""
         new_SBP = F.normalize(p_SNP[:, :images], dim=-1)
         self.bank_SMP.copy_(torch.cat([new_SBP, self.bank_SMP], dim=1)[:, : self.config.bank])
         self.mean_norm_S.update(p_SNP.norm(dim=-1).mean(1))
@@ -123,8 +125,8 @@ class CSI(ProjectedMethod):
 
 
 def _cropped(images_BCHW: Tensor, place_2B: Tensor) -> Tensor:
-    """A crop of each image, enlarged to its size. The place is that of its upper left corner, as shares in [0, 1) of
-    all places."""
+    """A crop of each image, enlarged to the image's size. `place` is the position of its upper left corner, as shares
+    in [0, 1) of all positions."""
     sides = images_BCHW.shape[-2:]
     kept = [round(math.sqrt(CROP) * side) for side in sides]
     top_B, left_B = (
@@ -135,5 +137,5 @@ def _cropped(images_BCHW: Tensor, place_2B: Tensor) -> Tensor:
 
 
 def _own(logits_SNS: Tensor) -> Tensor:
-    """The logit of each rotation for the images that are so rotated, `[S, N]`."""
+    """The logit of each rotation for the images rotated by it, `[S, N]`."""
     return logits_SNS.diagonal(dim1=0, dim2=-1).mT

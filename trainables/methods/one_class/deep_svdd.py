@@ -1,7 +1,7 @@
-"""Deep SVDD: images of one class are drawn together at a centre; those far from it are anomalies (Ruff et al. 2018).
+"""Deep SVDD: draws images of one class to a centre; images far from it are anomalies (Ruff et al. 2018).
 
-A constant encoder at the centre has no loss. It is out of reach of an encoder without biases whose BatchNorms have no
-weights (`encoder=lenet`), of a centre that does not learn, and of one without entries near 0.
+A constant encoder at the centre has zero loss. Three measures exclude it: an encoder without biases and without
+BatchNorm weights (`encoder=lenet`), a centre that is not learned, and a centre without entries near 0.
 
 Shapes: B images of C channels, H by W pixels; D dimensions of a representation.
 """
@@ -31,23 +31,23 @@ OBJECTIVES = ("one_class", "soft_boundary")
 class DeepSVDDConfig:
     objective: Annotated[str, one_of(*OBJECTIVES)] = "one_class"
     """`one_class`: the mean squared distance from the centre. `soft_boundary`: the squared radius of a sphere around
-    it, plus the mean excess of squared distances beyond it over nu."""
+    the centre, plus the mean excess of squared distances beyond it, divided by nu."""
     nu: Annotated[float, between(0, 1, above=True)] = 0.1
-    """Share of training images that may lie outside of the sphere, in (0, 1]. For `soft_boundary` only."""
+    """Share of training images that may lie outside the sphere. For `soft_boundary` only."""
     radius_epochs: Annotated[int, at_least(0)] = 10
-    """Epochs, of those that draw images to the centre, in which the radius is 0. From then on it is the 1 - nu quantile
-    of the distances of the batch before."""
+    """Epochs (not counting `pretrain_epochs`) in which the radius is 0. From then on it is the 1 - nu quantile of the
+    previous batch's distances."""
     centre_margin: Annotated[float, at_least(0)] = added(0.1)
-    """Entries of the centre nearer to 0 than this are moved away to it, by their sign. PANDA, whose encoder is
-    pretrained, has 0: its centre is the mean itself."""
+    """Entries of the centre with a smaller absolute value are set to this value with their sign. PANDA, whose encoder
+    is pretrained, uses 0: its centre is the mean itself."""
     pretrain_epochs: Annotated[int, at_least(0)] = 0
-    """Epochs at the beginning of `epochs` in which encoder and decoder are trained as an autoencoder; 0 for neither
-    these nor a decoder. The optimiser and its schedule start anew after them."""
+    """Number of the first `epochs` in which encoder and decoder are trained as an autoencoder; 0 skips this and builds
+    no decoder. The optimiser and its schedule restart afterwards."""
 
 
 class DeepSVDD(ImageMethod):
-    """Fusible: `nu`. The centre is the mean representation of the training images, without augmentation, before the
-    first epoch that draws images to it, and stays."""
+    """Fusible: `nu`. The centre is the mean representation of the training images without augmentation, computed after
+    `pretrain_epochs` and then fixed."""
 
     Config = DeepSVDDConfig
     fusible = frozenset({"nu"})
@@ -96,7 +96,7 @@ class DeepSVDD(ImageMethod):
         self.observed.add_(len(z_BD))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The loss of the autoencoder in the first epochs, then the objective."""
+        """The loss of the autoencoder in the first `pretrain_epochs`, then the objective."""
         z_BD, parts = self(batch["views"][0]), {}
         if self.epoch < self.config.pretrain_epochs:
             total = parts["reconstruction"] = squared_error(batch["view_pixels"][0], self.decoder(z_BD)).mean()

@@ -1,4 +1,4 @@
-"""GEOM: a network tells apart the 72 mirror images, shifts and rotations of an image; what it cannot is an anomaly
+"""GEOM: a network classifies 72 mirrorings, shifts and rotations of an image; images on which it fails are anomalies
 (Golan and El-Yaniv 2018).
 
 Shapes: T transformations, B images, D dimensions.
@@ -16,9 +16,8 @@ from trainables.networks.heads import RunningMean
 
 
 class GEOM(TransformedMethod):
-    """The Dirichlet densities of an image's predicted probabilities are fitted to their mean logarithms, of which the
-    method keeps a running mean in training; the authors' are those of the trained network. Without a `translation`
-    there are 8 transformations."""
+    """The Dirichlet densities of an image's predicted probabilities are fitted to a running mean of log probabilities
+    during training; the authors fit them with the trained network. `translation=0` leaves 8 transformations."""
 
     Config = TransformedConfig
     flips = True
@@ -31,7 +30,7 @@ class GEOM(TransformedMethod):
         self.mean_log_p_TT = RunningMean((count, count), initial=-math.log(count) - 1)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The cross-entropy of the transformation, the mean over copies and images."""
+        """The cross-entropy of the transformation, averaged over copies and images."""
         (view_BCHW,) = batch["views"]
         logits_TBT = self.classifier(self.copies(view_BCHW)).float()
         self.mean_log_p_TT.update(logits_TBT.detach().log_softmax(-1).mean(1))

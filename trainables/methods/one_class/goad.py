@@ -1,5 +1,5 @@
-"""GOAD: the copies of images by each of 72 transformations lie around a centre; those nearer to a wrong centre are
-anomalies (Bergman and Hoshen 2020).
+"""GOAD: image copies under each of 72 transformations cluster around a centre; images whose copies are nearer to a
+wrong centre are anomalies (Bergman and Hoshen 2020).
 
 Shapes: T transformations, B images, D dimensions.
 """
@@ -22,14 +22,14 @@ class GOADConfig(TransformedConfig):
     triplet_weight: Annotated[float, at_least(0)] = 0.1
     """Weight of the triplet-centre loss."""
     margin: Annotated[float, at_least(0)] = 0.1
-    """How much nearer a copy must be to its own centre than to any other, in squared distances."""
+    """Margin, in squared distance, by which a copy must be nearer to its own centre than to any other."""
     norm_weight: Annotated[float, at_least(0)] = 10.0
-    """Weight of the mean square of the entries of representations."""
+    """Weight of the mean squared entry of the representations."""
 
 
 class GOAD(TransformedMethod):
-    """Fusible: all but `translation`. The centres of the loss are means over the batch, and those of the score are
-    running means of these; the authors take the mean over the last epoch."""
+    """Fusible: all keys except `translation`. The centres in the loss are batch means; the centres in the score are
+    running means of them, whereas the authors take the mean over the last epoch."""
 
     Config = GOADConfig
     fusible = frozenset({"triplet_weight", "margin", "norm_weight"})
@@ -47,7 +47,7 @@ class GOAD(TransformedMethod):
         self.centre_TD = RunningMean((len(self.transformations), self.features))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The cross-entropy of the transformation, the triplet-centre loss and the mean square, each the mean over
+        """The cross-entropy of the transformation, the triplet-centre loss and the mean square, each averaged over
         copies and images."""
         (view_BCHW,) = batch["views"]
         z_TBD = self.copies(view_BCHW)

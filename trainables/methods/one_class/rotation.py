@@ -1,5 +1,5 @@
-"""Rotation prediction: a network learns how an image was shifted and rotated; what it is unsure of is an anomaly (Golan
-and El-Yaniv 2018, Hendrycks et al. 2019).
+"""Rotation prediction: a network learns how an image was shifted and rotated; images on which it is unsure are
+anomalies (Golan and El-Yaniv 2018, Hendrycks et al. 2019).
 
 Shapes: T transformations, B images, M classes of a head, D dimensions.
 """
@@ -14,12 +14,12 @@ from trainables.losses.one_class import log_probability
 from trainables.methods.one_class.transformed import TransformedConfig, TransformedMethod
 
 HEADS = {"turns": 4, "rows": 3, "columns": 3}
-"""What a head predicts -> its classes: rotations, shifts along the columns and along the rows."""
+"""Name of a head -> number of its classes: rotations, shifts along the columns and along the rows."""
 
 
 class Rotation(TransformedMethod):
-    """One linear layer holds the heads: of four rotations alone without a `translation`, which is the classifier of
-    Gidaris et al. (2018), and else also of three shifts along each axis."""
+    """One linear layer holds all heads. With `translation=0` there is only the head for four rotations, the classifier
+    of Gidaris et al. (2018); otherwise two more heads predict three shifts along each axis."""
 
     Config = TransformedConfig
     per_example = True
@@ -36,7 +36,7 @@ class Rotation(TransformedMethod):
         return cls.loss_parts if options.translation else ("turns",)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The mean over heads of their cross-entropies, which are means over copies and images."""
+        """The cross-entropy, averaged over copies, images and heads."""
         (view_BCHW,) = batch["views"]
         parts = {head: -each_TB.mean() for head, each_TB in self._log_probabilities(self.copies(view_BCHW)).items()}
         return Losses(torch.stack([*parts.values()]).mean(), parts)

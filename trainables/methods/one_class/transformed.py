@@ -1,4 +1,4 @@
-"""What methods share that tell apart the transformations of an image.
+"""Base class of methods that classify the transformations of an image.
 
 Shapes: T transformations, B images of C channels, H by W pixels; D dimensions of a representation.
 """
@@ -21,8 +21,8 @@ from trainables.validation import between, checked
 @checked
 class TransformedConfig:
     translation: Annotated[float, between(0, 0.5)] = 0.25
-    """Distance by which copies of an image are shifted, as a share of its side, in [0, 0.5]: to the left, to the right,
-    up and down. 0 for rotations without shifts."""
+    """Distance by which copies of an image are shifted left, right, up and down, as a share of its side. 0 for
+    rotations without shifts."""
 
 
 class TransformedMethod(ImageMethod):
@@ -30,7 +30,7 @@ class TransformedMethod(ImageMethod):
 
     capabilities = frozenset({"embed", "score"})
     flips: ClassVar[bool] = False
-    """Whether there are mirror images among the copies."""
+    """Whether the copies include mirror images."""
 
     def __init__(self, config: TransformedConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
@@ -47,7 +47,7 @@ class TransformedMethod(ImageMethod):
 
     @classmethod
     def transformations_of(cls, config: Any) -> tuple[Transformation, ...]:
-        """The T transformations that are told apart."""
+        """The T transformations to classify."""
         return transformations(shifts=config.translation > 0, flips=cls.flips)
 
     @classmethod
@@ -55,11 +55,11 @@ class TransformedMethod(ImageMethod):
         shift_in_pixels(config.translation, image_shape)
 
     def copies(self, images_BCHW: Tensor) -> Tensor:
-        """The representations `[T, B, D]` of all copies, by one pass of the encoder."""
+        """The representations `[T, B, D]` of all copies, from one pass of the encoder."""
         copies_TBCHW = transformed(images_BCHW, self.transformations, self.pixels)
         return self(copies_TBCHW.flatten(0, 1)).unflatten(0, copies_TBCHW.shape[:2])
 
     def copies_in_turn(self, images_BCHW: Tensor) -> Tensor:
-        """The same, with the memory of one transformation at a time: in evaluation an image does not depend on
-        others."""
+        """As `copies`, with the memory of one transformation at a time. In evaluation mode images do not affect each
+        other."""
         return torch.stack([self(each(images_BCHW, self.pixels)) for each in self.transformations])

@@ -20,14 +20,14 @@ from trainables.validation import above, checked
 @checked
 class GaussianProcessConfig:
     length: Annotated[float, above(0)] = 0.3
-    """Length scale of the RBF kernel, whose variance is 1, above 0."""
+    """Length scale of the RBF kernel, whose variance is 1."""
     noise_variance: Annotated[float, above(0)] = 0.5
-    """Variance of y around the function, above 0."""
+    """Variance of y around the function."""
 
 
 class GaussianProcess(PairsMethod):
-    """Fusible: `length`, `noise_variance`. Its first epoch is all it takes: it keeps the training pairs and the factor
-    of their covariance, `N^2` numbers. Where that is not positive definite, it predicts NaN."""
+    """Fusible: `length`, `noise_variance`. One epoch fits it: it keeps the training pairs and the factor of their
+    covariance, `N^2` numbers. If the covariance is not positive definite, it predicts NaN."""
 
     Config = GaussianProcessConfig
     fusible = frozenset({"length", "noise_variance"})
@@ -39,7 +39,7 @@ class GaussianProcess(PairsMethod):
     dual_N: Tensor
 
     def __init__(self, config: GaussianProcessConfig, networks: PairStatistics, shapes: Shapes) -> None:
-        """Before `fit` it has the covariance I and no targets: all its pairs are infinitely far away."""
+        """Until `fit`, the covariance is I and all pairs are infinitely far away, as if there were no targets."""
         super().__init__(config, networks, shapes)
         count = networks.count
         self.register_buffer("inputs_NX", torch.full((count, math.prod(shapes["x"])), 1e6))

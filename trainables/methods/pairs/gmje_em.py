@@ -18,25 +18,25 @@ from trainables.validation import at_least, checked
 @checked
 class EMConfig:
     components: Annotated[int, at_least(1)] = 3
-    """Number M of components, at least 1."""
+    """Number M of components."""
     starts: Annotated[int, at_least(1)] = 10
-    """Starts of EM from clusters of k-means in the first epoch, at least 1. The mixture with the greatest likelihood of
-    the training pairs is kept."""
+    """Number of EM starts from k-means clusters in the first epoch. The mixture with the greatest likelihood on the
+    training pairs is kept."""
     iterations: Annotated[int, at_least(1)] = 500
-    """Most steps of EM in an epoch, of each start."""
+    """Maximum number of EM steps per epoch and start."""
     tolerance: Annotated[float, at_least(0)] = 1e-6
-    """EM ends when a step raises the mean log density by less, at least 0."""
+    """EM ends when a step raises the mean log density by less than this."""
     jitter: Annotated[float, at_least(0)] = 1e-6
-    """Added to the diagonals of covariances, at least 0."""
+    """Added to the diagonals of covariances."""
 
 
 SEEDS = 2**24
-"""Number of different seeds of k-means: as many as there are uniform numbers in float32."""
+"""Number of different k-means seeds: the number of uniform float32 values."""
 
 
 class EM(JointMixture):
-    """Fusible: `jitter`. The first epoch starts from several clusterings by k-means, whose seed is noise, and each
-    further one from the mixture of the last."""
+    """Fusible: `jitter`. The first epoch starts from several k-means clusterings, whose seed comes from the noise; each
+    further epoch continues from the previous mixture."""
 
     Config = EMConfig
     fusible = frozenset({"jitter"})
@@ -53,8 +53,8 @@ class EM(JointMixture):
         return {"clusters": Noise((), kind="uniform")}
 
     def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The loss is the negative log density of a pair, which no epoch but the first increases. If EM fails, because
-        a covariance is not positive definite, all parameters become NaN."""
+        """The loss is the negative log density of a pair. Only the first epoch may increase it. If EM fails because a
+        covariance is not positive definite, all parameters become NaN."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
 

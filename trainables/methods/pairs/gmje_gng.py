@@ -1,6 +1,6 @@
 """GMJE-GNG: Growing Neural Gas places the components of a mixture over pairs (x, y) (arXiv 2603.26799, section 4.5).
 
-Growing Neural Gas is a graph whose nodes spread over the data that it is shown (Fritzke 1995; GMJE, algorithm 1).
+Growing Neural Gas is a graph whose nodes spread over the data (Fritzke 1995; GMJE, algorithm 1).
 
 Shapes: B examples, M nodes, E dimensions of a pair.
 """
@@ -23,20 +23,20 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Graph:
-    """Nodes and edges of a Growing Neural Gas, which its methods change in place."""
+    """Nodes and edges of a Growing Neural Gas. Its methods change them in place."""
 
     positions_ME: Floats
     """Infinite for nodes that do not exist."""
     errors_M: Floats
     """Accumulated squared distances; 0 for nodes that do not exist."""
     ages_MM: Floats
-    """Age of the edge between two nodes; infinite where there is none."""
+    """Age of the edge between two nodes; infinite without an edge."""
     step: int = 0
     """Number of pairs seen."""
 
     @classmethod
     def started(cls, pair_2E: Floats, nodes: int) -> Self:
-        """Two nodes, without an edge, of at most `nodes`."""
+        """A graph of two nodes without an edge that can grow to `nodes` nodes."""
         positions_ME = np.full((nodes, pair_2E.shape[1]), np.inf)
         positions_ME[:2] = pair_2E
         return cls(positions_ME, np.zeros(nodes), np.full((nodes, nodes), np.inf))
@@ -47,7 +47,8 @@ class Graph:
         return exists_M
 
     def adapt(self, pair_E: Floats, eps_b: float, eps_n: float, max_age: int) -> None:
-        """Move the nearest node and its neighbours to a pair, and connect it with the second nearest."""
+        """Move the nearest node and its neighbours towards a pair, and connect the nearest node with the second
+        nearest."""
         distances_M = np.square(self.positions_ME - pair_E).sum(1)
         nearest = int(distances_M.argmin())
         self.errors_M[nearest] += distances_M[nearest]
@@ -64,7 +65,7 @@ class Graph:
         self.step += 1
 
     def _drop(self, node: int, neighbours: NDArray[np.int64]) -> None:
-        """Remove the edges from a node to these neighbours, and neighbours that have no other edge."""
+        """Remove the edges from a node to these neighbours, and then neighbours without any edge."""
         self.ages_MM[node, neighbours] = np.inf
         self.ages_MM[neighbours, node] = np.inf
         for neighbour in neighbours:
@@ -72,8 +73,8 @@ class Graph:
                 self.positions_ME[neighbour], self.errors_M[neighbour] = np.inf, 0.0
 
     def insert(self, alpha: float) -> None:
-        """Insert a node between the node of the largest error and its neighbour of the largest error, if there is room
-        for one."""
+        """If there is room, insert a node between the node with the largest error and its neighbour with the largest
+        error."""
         free = np.flatnonzero(~self.exists_M)
         worst = int(self.errors_M.argmax())
         neighbours = np.flatnonzero(self.ages_MM[worst] < np.inf)
@@ -88,8 +89,8 @@ class Graph:
         self.errors_M[new] = self.errors_M[worst]
 
     def mixture(self, pairs_BE: Floats, jitter: float) -> tuple[Floats, Floats, Floats]:
-        """Weights, means and covariances of a mixture: for each node, those of the pairs nearest to it. A node without
-        pairs has weight 0, mean 0 and covariance I."""
+        """Weights, means and covariances of a mixture, computed for each node from the pairs nearest to it. A node
+        without pairs has weight 0, mean 0 and covariance I."""
         nodes, size = self.positions_ME.shape
         nearest_B = np.square(pairs_BE[:, None] - self.positions_ME).sum(2).argmin(1)
         weights_M = np.bincount(nearest_B, minlength=nodes) / len(pairs_BE)
@@ -105,29 +106,29 @@ class Graph:
 @checked
 class GNGConfig:
     nodes: Annotated[int, at_least(2)] = 30
-    """Most nodes M, at least 2."""
+    """Maximum number M of nodes."""
     steps: Annotated[int, at_least(1)] = 20_000
-    """Pairs that an epoch shows to the network, drawn with replacement."""
+    """Number of pairs per epoch, drawn with replacement."""
     max_age: Annotated[int, at_least(1)] = 50
     """Age above which an edge is removed."""
     insert_every: Annotated[int, at_least(1)] = 100
     """Steps between two insertions of a node (lambda)."""
     eps_b: Annotated[float, between(0, 1)] = 0.1
-    """Share of its distance by which the nearest node moves to a pair, in [0, 1]."""
+    """Share of its distance by which the nearest node moves towards a pair."""
     eps_n: Annotated[float, between(0, 1)] = 0.005
-    """Share of their distance by which that node's neighbours move, in [0, 1]."""
+    """Share of their distance by which the nearest node's neighbours move towards a pair."""
     alpha: Annotated[float, between(0, 1)] = 0.5
-    """Share of their errors that the neighbours of a new node keep, in [0, 1]."""
+    """Share of their errors that the neighbours of a new node keep."""
     beta: Annotated[float, between(0, 1)] = 0.995
-    """Share of its error that a node keeps per step, in [0, 1]."""
+    """Share of its error that a node keeps per step."""
     jitter: Annotated[float, at_least(0)] = 1e-5
-    """Added to the diagonals of covariances, at least 0."""
+    """Added to the diagonals of covariances."""
 
 
 class GNG(JointMixture):
     """Fusible: `eps_b`, `eps_n`, `alpha`, `beta`, `jitter`. A component is the Gaussian of the training pairs nearest
-    to a node. With the node itself as its mean, the log density of held-out pairs is 0.02 to 0.1 nats lower, for nodes
-    keep moving by `eps_b`."""
+    to a node. Using the node itself as the mean lowers the log density of held-out pairs by 0.02 to 0.1 nats, because
+    nodes keep moving by `eps_b`."""
 
     Config = GNGConfig
     fusible = frozenset({"eps_b", "eps_n", "alpha", "beta", "jitter"})
@@ -136,7 +137,7 @@ class GNG(JointMixture):
     positions_ME: Tensor
     errors_M: Tensor
     ages_MM: Tensor
-    """Age of the edge between two nodes; -1 where there is none, so that buffers are finite."""
+    """Age of the edge between two nodes; -1 without an edge, so that buffers are finite."""
     step: Tensor
 
     def __init__(self, config: GNGConfig, networks: PairStatistics, shapes: Shapes) -> None:
@@ -168,7 +169,7 @@ class GNG(JointMixture):
         return losses
 
     def _graph(self) -> Graph:
-        """The graph that the buffers hold."""
+        """The graph stored in the buffers."""
         buffers = (self.positions_ME, self.errors_M, self.ages_MM)
         positions_ME, errors_M, ages_MM = (buffer.double().cpu().numpy() for buffer in buffers)
         connected_M: NDArray[np.bool_] = np.max(ages_MM, axis=1) >= 0  # every node is, after the first step

@@ -1,8 +1,8 @@
 """GMJE-MDN on pairs: a network predicts the mixture density of y given x (arXiv 2603.26799, section 5.1).
 
-It has the likelihood of the method `gmje_mdn`, without its terms for embeddings: x and y are given, so they cannot
-collapse. Three things let components find all modes: their means start at quantiles of y, their standard deviations
-have a floor that falls while they train, and of several networks the one with the greatest likelihood is kept.
+The likelihood is that of `gmje_mdn` without the terms for embeddings, because x and y are given and cannot collapse.
+Three measures help components find all modes: means start at quantiles of y, standard deviations have a floor that
+falls during training, and the network with the greatest likelihood out of several is kept.
 
 Shapes: B examples, X inputs, M components, R networks, I inputs and O outputs of a layer.
 """
@@ -19,30 +19,30 @@ from trainables.losses.mixtures import floored_softplus, mixture_density_nll
 from trainables.validation import above, at_least, between, checked
 
 MEMORY = 0.9
-"""Share of its value that the moving average of a network's loss keeps per step. It decides which network is kept."""
+"""Share of its value that the moving average of a network's loss keeps per step. The network with the lowest average is
+kept."""
 
 
 @checked
 class MDNPairsConfig:
     components: Annotated[int, at_least(1)] = 3
-    """Number M of components, at least 1."""
+    """Number M of components."""
     starts: Annotated[int, at_least(1)] = 4
-    """Number R of networks that train side by side from different initial weights, at least 1. The one with the
-    greatest likelihood of the training pairs predicts."""
+    """Number R of networks that train in parallel from different initial weights. The network with the greatest
+    likelihood on the training pairs makes the predictions."""
     sigma_floor: Annotated[float, above(0)] = 1e-3
-    """Least standard deviation of a component, above 0."""
+    """Minimum standard deviation of a component."""
     initial_floor: Annotated[float, at_least(0)] = 0.1
-    """The floor at the first step, at least 0, from which it falls linearly until it is `sigma_floor`. 0 does not
-    anneal."""
+    """Minimum standard deviation at the first step, which falls linearly to `sigma_floor`. 0 disables annealing."""
     anneal_share: Annotated[float, between(0, 1, above=True)] = 0.5
-    """Share of the training's steps in which the initial floor would fall to 0, above 0 and at most 1."""
+    """Share of all training steps after which the initial floor would reach 0."""
     width: Annotated[int, at_least(1)] = 64
     """Hidden units of both layers."""
 
 
 class MDNPairs(PairsMethod):
-    """Fusible: `sigma_floor`, `initial_floor`. A network has two layers with ReLU, then one for the weights, means and
-    standard deviations."""
+    """Fusible: `sigma_floor`, `initial_floor`. A network has two layers with ReLU, then an output layer for weights,
+    means and standard deviations."""
 
     Config = MDNPairsConfig
     fusible = frozenset({"sigma_floor", "initial_floor"})
@@ -52,7 +52,7 @@ class MDNPairs(PairsMethod):
     steps: Tensor
     anneal_steps: Tensor
     nll_R: Tensor
-    """Moving average of each network's loss, times a factor that is the same for all."""
+    """Moving average of each network's loss, times a common factor."""
 
     def __init__(self, config: MDNPairsConfig, networks: PairStatistics, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
@@ -68,7 +68,7 @@ class MDNPairs(PairsMethod):
             self.heads.bias_R1O[..., count : 2 * count].copy_(networks.target_quantiles(levels))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The mean negative log density of y, the mean over networks."""
+        """The mean negative log density of y, averaged over networks."""
         logits_RBM, means_RBM, sigma_RBM = self._mixtures(batch["x"])
         nll_RB = mixture_density_nll(batch["y"][:, None], logits_RBM, means_RBM[..., None], sigma_RBM[..., None])
         nll_R = nll_RB.mean(-1)
@@ -84,7 +84,7 @@ class MDNPairs(PairsMethod):
         return ConditionalDensity(logits_BM.log_softmax(-1), means_BM, sigma_BM)
 
     def floor(self) -> Tensor:
-        """The least standard deviation at this step, `[]`."""
+        """The minimum standard deviation at this step, `[]`."""
         annealed = self.initial_floor * (1 - self.steps / self.anneal_steps)
         return torch.maximum(annealed, self.sigma_floor)
 
@@ -96,7 +96,7 @@ class MDNPairs(PairsMethod):
 
 
 class _Linears(nn.Module):
-    """R linear layers side by side, each with initial weights of its own, drawn as by torch.nn.Linear."""
+    """R parallel linear layers, each with its own initial weights, drawn as in torch.nn.Linear."""
 
     def __init__(self, count: int, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""JEPA on pairs: a network predicts y from x in squared error.
+"""JEPA on pairs: a network predicts y from x with squared error.
 
-It is the deterministic baseline of arXiv 2603.26799, section 5.1: the method `jepa` with y in place of the target's
-embedding. Of several possible y it predicts the mean. Shapes: B examples, X inputs.
+The deterministic baseline of arXiv 2603.26799, section 5.1: the method `jepa` with y instead of the target's embedding.
+If several values of y are possible, it predicts their mean. Shapes: B examples, X inputs.
 """
 
 import math
@@ -22,12 +22,12 @@ class JEPAPairsConfig:
     width: Annotated[int, at_least(1)] = 64
     """Hidden units of each of the three layers."""
     ema: Annotated[float, between(0, 1, below=True)] = 0.9
-    """Share of its value that the moving average of the squared error keeps per step, at least 0 and less than 1."""
+    """Share of its value that the moving average of the squared error keeps per step."""
 
 
 class JEPAPairs(PairsMethod):
-    """Fusible: nothing of its own. Its density is a Gaussian, whose variance is the moving average of the training
-    error."""
+    """Fusible: none of its own hyperparameters. The density is a Gaussian whose variance is the moving average of the
+    training error."""
 
     Config = JEPAPairsConfig
 

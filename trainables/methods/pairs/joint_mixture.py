@@ -1,4 +1,4 @@
-"""What mixtures of Gaussians over pairs share: the joint density of (x, y), and from it that of y given x (GMJE).
+"""Base class of Gaussian mixtures over pairs: the joint density of (x, y), and the density of y given x (GMJE).
 
 Shapes: B examples, X inputs, M components, E = X + 1 dimensions of a pair.
 """
@@ -14,12 +14,12 @@ from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixtures import component_exponents, conditional, prototype_nll
 
 LEAST_WEIGHT = 1e-30
-"""Weight of a component that no pair is assigned to, so that its logarithm is finite."""
+"""Weight of a component without assigned pairs, so that its logarithm is finite."""
 
 
 class JointMixture(PairsMethod):
-    """A mixture over pairs that is fitted without gradients. Where a covariance is not positive definite, the density
-    is NaN, so that this member alone diverges. Before the first `fit` it is a standard normal density."""
+    """A mixture over pairs that is fitted without gradients. If a covariance is not positive definite, the density is
+    NaN, so that only this member diverges. Before the first `fit` the density is standard normal."""
 
     weights_M: Tensor
     means_ME: Tensor

@@ -1,4 +1,4 @@
-"""What variational autoencoders share: a Gaussian posterior from the encoder, and a decoder back to pixels.
+"""Base class of variational autoencoders: a Gaussian posterior from the encoder, and a decoder back to pixels.
 
 Shapes: B images of C channels, H by W pixels; L latent dimensions.
 """
@@ -18,8 +18,8 @@ class VariationalAutoencoder(ImageMethod):
     """An encoder with the outputs `mu` and `logvar`, and a decoder. The representation is the posterior's mean `mu`.
     Subclasses have a `Config` with the fields `likelihood` and `sigma_x2`.
 
-    The scores of an image are the terms of its negative ELBO without constants, the reconstruction at the posterior's
-    mean, so that nothing is drawn."""
+    The scores of an image are the terms of its negative ELBO without constants. The reconstruction is taken at the
+    posterior's mean, so that scores are deterministic."""
 
     capabilities = frozenset({"embed", "score", "decode"})
     outputs = 2
@@ -49,7 +49,7 @@ class VariationalAutoencoder(ImageMethod):
         return {"z": mu_BL, "var": logvar_BL.exp()}
 
     def decode(self, z_BD: Tensor) -> Tensor:
-        """The means of pixels `[B, C, H, W]` in [0, 1]."""
+        """The mean pixel values `[B, C, H, W]` in [0, 1]."""
         return self.decoder(z_BD)
 
     def score(  # type: ignore[override]
@@ -61,12 +61,12 @@ class VariationalAutoencoder(ImageMethod):
         return {"elbo": reconstruction_B + self.kl_weight * kl_B, "reconstruction": reconstruction_B, "kl": kl_B}
 
     def divergence(self, mu_BL: Tensor, logvar_BL: Tensor) -> Tensor:
-        """The KL from the posterior of an image alone to its prior, `[B]`."""
+        """The KL from the posterior of a single image to its prior, `[B]`."""
         return logvar_kl(mu_BL, logvar_BL)
 
     @property
     def kl_weight(self) -> float | Tensor:
-        """Weight of the KL in the bound that the method trains."""
+        """Weight of the KL in the bound that the method optimises."""
         return 1.0
 
     def reconstruction(self, pixels_BCHW: Tensor, z_BL: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class VariationalAutoencoder(ImageMethod):
     def negative_elbo(
         self, pixels_BCHW: Tensor, mu_BL: Tensor, logvar_BL: Tensor, noise_BL: Tensor
     ) -> dict[str, Tensor]:
-        """Both terms of the negative ELBO, averaged over images and without constants: the reconstruction of one
+        """Both terms of the negative ELBO, averaged over images and without constants: the reconstruction from one
         sample, and the closed-form KL to the prior."""
         z_BL = sample(mu_BL, logvar_BL, noise_BL)
         return {

@@ -1,6 +1,6 @@
-"""beta-VAE: a VAE whose KL to the prior has a weight.
+"""beta-VAE: a VAE with a weighted KL to the prior.
 
-It is a baseline of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
+A baseline of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from trainables.validation import above, at_least, checked, one_of
 @checked
 class BetaVAEConfig:
     beta: Annotated[float, at_least(0)] = 1.0
-    """Weight of the KL term, `beta >= 0`."""
+    """Weight of the KL term."""
     sigma_x2: Annotated[float, above(0)] = 0.02
-    """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy. The
-    loss with `sigma_x2 = 0.02` and `beta = 1` is that with `sigma_x2 = 1` and `beta = 0.02`, times 50."""
+    """Variance of the Gaussian likelihood of a pixel; with `bernoulli`, the divisor of the cross-entropy. The loss with
+    `sigma_x2 = 0.02` and `beta = 1` is 50 times the loss with `sigma_x2 = 1` and `beta = 0.02`."""
     likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
 
@@ -47,7 +47,7 @@ class BetaVAE(VariationalAutoencoder):
         return self.beta
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Reconstruction of one sample, and the weighted, closed-form KL to the prior."""
+        """The reconstruction from one sample plus the weighted, closed-form KL to the prior."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
         parts = self.negative_elbo(pixels_BCHW, *self.posterior(view_BCHW), noise["posterior"])
         return Losses(parts["reconstruction"] + self.beta * parts["kl"], parts)

@@ -1,7 +1,6 @@
-"""CR-VAE: a VAE whose posteriors of an image and of an augmented view of it agree.
+"""CR-VAE: a VAE in which the posteriors of an image and its augmented view agree.
 
-It is a baseline of SimVAE (arXiv 2402.01399). Shapes: B images, P = 2 (plain and augmented), L latent
-dimensions.
+A baseline of SimVAE (arXiv 2402.01399). Shapes: B images, P = 2 (plain and augmented), L latent dimensions.
 """
 
 from collections.abc import Mapping
@@ -19,16 +18,16 @@ from trainables.validation import above, at_least, checked, one_of
 @checked
 class CRVAEConfig:
     consistency_weight: Annotated[float, at_least(0)] = 0.1
-    """Weight of the KL from the view's posterior to the image's, lambda in the paper, at least 0."""
+    """Weight of the KL from the view's posterior to the image's posterior (lambda in the paper)."""
     sigma_x2: Annotated[float, above(0)] = 0.02
-    """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
+    """Variance of the Gaussian likelihood of a pixel; with `bernoulli`, the divisor of the cross-entropy."""
     likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
 
 
 class CRVAE(VariationalAutoencoder):
-    """Fusible: `consistency_weight`, `sigma_x2`. Half of what it trains on are images without augmentation, which no
-    other method sees in training, but which the evaluation uses. Gradients flow through both posteriors."""
+    """Fusible: `consistency_weight`, `sigma_x2`. Half of its training images have no augmentation, like the images in
+    evaluation and unlike those that other methods train on. Gradients flow through both posteriors."""
 
     Config = CRVAEConfig
     fusible = frozenset({"consistency_weight", "sigma_x2"})

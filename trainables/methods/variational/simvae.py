@@ -1,6 +1,6 @@
 """SimVAE: a VAE whose prior pulls the latents of an image's views towards their common mean (arXiv 2402.01399).
 
-Shapes: B images, J views, L latent dimensions; X = B * J views, those of one image contiguous.
+Shapes: B images, J views, L latent dimensions; X = B * J views, with the views of one image contiguous.
 """
 
 from collections.abc import Mapping
@@ -18,27 +18,26 @@ from trainables.validation import above, added, at_least, checked, one_of
 @checked
 class SimVAEConfig:
     views: Annotated[int, at_least(2)] = 10
-    """Number J of augmented views of each image, at least 2. A step encodes `batch_size` times J views."""
+    """Number J of augmented views per image. A step encodes `batch_size` times J views."""
     sigma2: Annotated[float, above(0)] = 0.15
-    """Variance of a view's latent around its image's centre, above 0. With a uniform centre it only sets the scale of
-    the latents."""
+    """Variance of a view's latent around its image's centre. With a uniform centre it only sets the scale of the
+    latents."""
     sigma_x2: Annotated[float, above(0)] = 0.02
-    """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
+    """Variance of the Gaussian likelihood of a pixel; with `bernoulli`, the divisor of the cross-entropy."""
     centre_precision: Annotated[float, at_least(0)] = 0.0
-    """Precision 1/gamma^2 of the prior of the centres, at least 0: 0 is the uniform centre of the paper's Eq. 9, any
-    other value a Gaussian centre, whose prior is exact."""
+    """Precision 1/gamma^2 of the prior over centres: 0 is the uniform centre of the paper's Eq. 9; any other value is a
+    Gaussian centre with an exact prior."""
     authors_centre: bool = False
-    """Add the authors' term `||mean of z||^2 / 2` to the prior. It suits `centre_precision=0` only."""
+    """Add the authors' term `||mean of z||^2 / 2` to the prior. Needs `centre_precision=0`."""
     expected_prior: bool = False
-    """Use the exact expectation of the prior under the posterior, whose gradient has a lower variance, instead of one
-    sample."""
+    """Use the exact expectation of the prior under the posterior instead of one sample, which lowers the gradient's
+    variance."""
     entropy_weight: Annotated[float, at_least(0)] = 1.0
-    """Weight of the posterior's entropy, at least 0. The authors' code has 2 pi."""
+    """Weight of the posterior's entropy. The authors' code uses 2 pi."""
     likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
     reconstruction_weight: Annotated[float, at_least(0)] = added(1.0)
-    """Weight of the reconstruction, at least 0. At 0 the loss does not read the pixels, and nothing keeps an image's
-    views apart."""
+    """Weight of the reconstruction. At 0 the loss ignores the pixels, and nothing keeps an image's views apart."""
 
     def __post_init__(self) -> None:
         if self.authors_centre and self.centre_precision:
@@ -46,13 +45,13 @@ class SimVAEConfig:
                 f"authors_centre needs centre_precision=0, but got centre_precision={self.centre_precision}"
             )
         if self.authors_centre and self.expected_prior:
-            raise ValueError("authors_centre takes one sample, so expected_prior must be false, but both are true")
+            raise ValueError("authors_centre needs expected_prior=false, because it uses one sample, but both are true")
 
 
 class SimVAE(VariationalAutoencoder):
-    """Fusible: `sigma2`, `sigma_x2`, `centre_precision`, `entropy_weight`. The number of views is a shape. The loss is
-    the negative ELBO averaged over all B * J views, without constants; the paper sums it over the batch, which for
-    Adam is the same with `adam_epsilon` divided by B * J."""
+    """Fusible: `sigma2`, `sigma_x2`, `centre_precision`, `entropy_weight`. The number of views determines a tensor
+    shape. The loss is the negative ELBO, without constants, averaged over all B * J views. The paper sums it over the
+    batch, which for Adam is equivalent to dividing `adam_epsilon` by B * J."""
 
     Config = SimVAEConfig
     fusible = frozenset({"sigma2", "sigma_x2", "centre_precision", "entropy_weight"})
@@ -71,9 +70,9 @@ class SimVAE(VariationalAutoencoder):
         return {"posterior": Noise((batch, self.config.views, self.features), batch_dim=0)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Algorithm 1 of the paper with the right sign of the entropy, and the likelihood's variance: reconstruction,
-        minus the weighted entropy, plus the prior of the group (Eq. 9). `centre_norm` is the mean norm of the groups'
-        means, which no prior bounds if the centre is uniform."""
+        """Algorithm 1 of the paper with the correct sign of the entropy, and with the likelihood's variance:
+        reconstruction, minus the weighted entropy, plus the prior of the group (Eq. 9). `centre_norm` is the mean norm
+        of the groups' means, which a uniform centre leaves unbounded."""
         views_XCHW = torch.stack(batch["views"], dim=1).flatten(0, 1)
         pixels_XCHW = torch.stack(batch["view_pixels"], dim=1).flatten(0, 1)
         mu_XL, logvar_XL = self.posterior(views_XCHW)
@@ -90,8 +89,8 @@ class SimVAE(VariationalAutoencoder):
         return Losses(total, parts)
 
     def divergence(self, mu_BL: Tensor, logvar_BL: Tensor) -> Tensor:
-        """That of a group of one view, without constants; with a uniform centre its prior is constant, and only the
-        entropy is left."""
+        """The divergence of a group with one view, without constants. With a uniform centre the prior is constant, and
+        only the entropy is left."""
         prior_B = expected_group_nll(mu_BL[:, None], logvar_BL[:, None], self.sigma2, self.centre_precision)
         if self.config.authors_centre:
             prior_B = prior_B + 0.5 * (mu_BL.square() + logvar_BL.exp()).sum(-1)

@@ -1,6 +1,6 @@
 """VAE: images are decoded from samples of a Gaussian posterior, which is pulled towards a standard normal prior.
 
-It is a baseline of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
+A baseline of SimVAE (arXiv 2402.01399). Shapes: B images, L latent dimensions.
 """
 
 from collections.abc import Mapping
@@ -17,26 +17,26 @@ from trainables.validation import above, added, at_least, checked, one_of
 @checked
 class VAEConfig:
     sigma_x2: Annotated[float, above(0)] = 1.0
-    """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy. On
-    images of 64 pixels 1.0 makes the posterior collapse onto the prior; 0.1 does not."""
+    """Variance of the Gaussian likelihood of a pixel; with `bernoulli`, the divisor of the cross-entropy. On images of
+    64 pixels the posterior collapses onto the prior at 1.0, but not at 0.1."""
     likelihood: Annotated[str, one_of(*LIKELIHOODS)] = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
     sampled_prior: bool = added(False)
-    """Take the log density of the prior at the sample that is decoded, as the authors' code does, in place of its exact
-    expectation under the posterior, which is half of the closed-form KL."""
+    """Take the prior's log density at the decoded sample, as in the authors' code, instead of its exact expectation
+    under the posterior, which is one half of the closed-form KL."""
     entropy_weight: Annotated[float, at_least(0)] = added(1.0)
-    """Weight of the posterior's entropy, the other half of the KL, at least 0. The authors' code has 2 pi."""
+    """Weight of the posterior's entropy, the other half of the KL. The authors' code uses 2 pi."""
 
     @property
     def closed_form(self) -> bool:
-        """Whether the loss has the closed-form KL."""
+        """Whether the loss contains the closed-form KL."""
         return not self.sampled_prior and self.entropy_weight == 1.0
 
 
 class VAE(VariationalAutoencoder):
     """Fusible: `sigma_x2`. The loss is the negative ELBO with the closed-form KL, averaged over augmented images and
-    without constants; with other values of `sampled_prior` and `entropy_weight` it is reconstruction, minus the
-    weighted entropy, plus the prior."""
+    without constants; with non-default `sampled_prior` or `entropy_weight` it is the reconstruction, minus the weighted
+    entropy, plus the prior."""
 
     Config = VAEConfig
     fusible = frozenset({"sigma_x2"})
@@ -51,7 +51,7 @@ class VAE(VariationalAutoencoder):
         return {"posterior": Noise((batch, self.features), batch_dim=0)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Reconstruction of one sample, and the closed-form KL to the prior, or its two halves."""
+        """The reconstruction from one sample, and the closed-form KL to the prior or its two halves."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
         mu_BL, logvar_BL = self.posterior(view_BCHW)
         if self.config.closed_form:

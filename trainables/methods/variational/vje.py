@@ -1,6 +1,7 @@
-"""Variational Joint Embedding (VJE): an encoder and a posterior over it, trained by a symmetric conditional ELBO.
+"""Variational Joint Embedding (VJE): an encoder and a posterior of its embedding, trained with a symmetric conditional
+ELBO.
 
-Shapes: B images, D features (of the embedding where there is a projector), V = 2 views, S posterior samples. Equation
+Shapes: B images, D features (of the embedding, if there is a projector), V = 2 views, S posterior samples. Equation
 numbers are the paper's (arXiv 2602.05639).
 """
 
@@ -32,30 +33,30 @@ RADIAL_SCALES = ("fixed", "learned", "normalised")
 @checked
 class VJEConfig:
     beta: Annotated[float, at_least(0)] = 1.0
-    """Weight of the KL term, `beta >= 0`, as in Eqs. 37 and 38: likelihood and KL are each summed over the D
-    dimensions, then averaged over the images and both views (Eqs. 9 and 10 sum there)."""
+    """Weight of the KL term, as in Eqs. 37 and 38: likelihood and KL are each summed over the D dimensions, then
+    averaged over images and both views (Eqs. 9 and 10 sum over these)."""
     nu: Annotated[float, above(0, infinite=True)] = 3.0
-    """Degrees of freedom of both likelihood factors, `nu > 0`; `inf` is the Gaussian."""
+    """Degrees of freedom of both likelihood factors; `inf` is the Gaussian."""
     terms: str = "dir+rad+kl"
     """Active terms of the loss: a non-empty subset of dir, rad, kl, joined by +."""
     bottleneck: Annotated[int, at_least(1)] = 128
     """Width of the inference network."""
     projector_width: Annotated[int, at_least(0)] = 0
-    """Width of both layers of a projector between the representation and the embedding; 0 for no projector. It is that
-    of SimSiam with LayerNorm instead of BatchNorm. The norm after its last layer has no weights."""
+    """Width of both layers of a projector between the representation and the embedding; 0 for no projector. It is
+    SimSiam's projector with LayerNorm instead of BatchNorm; the norm after the last layer has no weights."""
     score_samples: Annotated[int, at_least(0)] = 0
-    """Posterior samples over which anomaly scores are averaged; 0 scores the posterior mean."""
+    """Number of posterior samples over which anomaly scores are averaged; 0 scores the posterior mean."""
     shared_variance: bool = added(True)
-    """Whether the posterior's variance is the scale of the likelihood, too. If not, a second output of the inference
-    network is that scale, and the posterior's variance spreads the samples alone."""
+    """Whether the posterior's variance is also the scale of the likelihood. Otherwise a second output of the inference
+    network is the scale, and the posterior's variance affects only the samples."""
     likelihood: Annotated[str, one_of(*LIKELIHOODS)] = added("polar")
-    """`polar`: a factor for the direction and one for the length. `euclidean`: the Student-t of the embedding itself
-    (Eq. 14), which takes the place of both, so that `terms` must name both."""
+    """`polar`: one factor for the direction and one for the length. `euclidean`: the Student-t density of the embedding
+    itself (Eq. 14), which replaces both factors; `terms` must then contain dir and rad."""
     target_gradient: bool = added(False)
-    """Whether the embedding that is explained has a gradient, too."""
+    """Whether gradients also flow through the target embedding."""
     radial_scale: Annotated[str, one_of(*RADIAL_SCALES)] = added("fixed")
-    """Scale of the difference of lengths: `fixed` at 1, or a parameter that starts there: `learned` in the exponent
-    alone, where a larger one is always better, or `normalised`, with the normaliser of the density."""
+    """Scale of the length difference: `fixed` at 1, or a parameter that starts at 1. `learned` puts it only in the
+    exponent, where a larger scale is always better; `normalised` adds the normaliser of the density."""
 
     def __post_init__(self) -> None:
         for term in self.terms.split("+"):
@@ -75,7 +76,7 @@ class VJE(ImageMethod):
     """The inference network computes `q(s|z)`, whose variance also scales the likelihood of the embedding. The
     embedding is the representation itself, as in the paper, unless there is a projector.
 
-    Where direction and length are not split, the part `loss_likelihood` is in place of `loss_dir` and `loss_rad`."""
+    With `likelihood=euclidean`, the part `loss_likelihood` replaces `loss_dir` and `loss_rad`."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
@@ -120,7 +121,8 @@ class VJE(ImageMethod):
         return {"posterior": Noise((2, batch, self.dimensions), batch_dim=1)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Eqs. 10 and 38: each view's posterior explains the other's embedding, which is constant (stop-gradient)."""
+        """Eqs. 10 and 38: each view's posterior explains the other view's embedding, which has no gradient by
+        default."""
         z_VBD = self._project(torch.stack([self(view_BCHW) for view_BCHW in batch["views"]]))
         mu_VBD, var_VBD = self.posterior(z_VBD)
         s_VBD = mu_VBD + var_VBD.sqrt() * noise["posterior"]
@@ -133,7 +135,7 @@ class VJE(ImageMethod):
         if self.config.likelihood == "polar" and "rad" in self.terms:
             parts["rad"] = self._radial_nll(target_VBD, s_VBD).mean()
         if "kl" in self.terms:
-            # A sum over dimensions; the mean over images and both views, as in Eqs. 37 and 38 (Eqs. 9 and 10 sum).
+            # Summed over dimensions, averaged over images and both views, as in Eqs. 37 and 38 (Eqs. 9 and 10 sum).
             parts["kl"] = gaussian_kl(mu_VBD, var_VBD).mean()
         weights = {"kl": self.beta}
         total = sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(()))
@@ -142,8 +144,8 @@ class VJE(ImageMethod):
         return Losses(total, parts)
 
     def _likelihood_variance(self, z: Tensor, var: Tensor) -> Tensor:
-        """Scale of the likelihood in each dimension, of the shape of the posterior's variance, which it is unless the
-        two are untied."""
+        """Scale of the likelihood in each dimension: with `shared_variance` the posterior's variance, else a tensor of
+        the same shape."""
         if self.config.shared_variance:
             return var
         return F.softplus(self.raw_scale(self.posterior.trunk(z)).float()) + SMALLEST_VARIANCE
@@ -158,7 +160,7 @@ class VJE(ImageMethod):
         return {"posterior": Noise((self.config.score_samples, batch, self.dimensions), batch_dim=1)}
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Eq. 39 and its parts, and the summed variance and the entropy of the posterior, without augmentation."""
+        """Eq. 39 and its parts, and the summed variance and entropy of the posterior, without augmentation."""
         z_BD = self._project(self(images_BCHW))
         mu_BD, var_BD = self.posterior(z_BD)
         s_SBD = mu_BD + var_BD.sqrt() * noise["posterior"] if self.config.score_samples else mu_BD[None]

@@ -188,7 +188,7 @@ def test_training_goes_that_way_with_biases_and_does_not_with_the_authors_encode
 
 
 def test_what_cannot_be_pretrained_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^the phase of deep_svdd that begins after 3 epochs .* got epochs=3$"):
+    with pytest.raises(ValueError, match=r"^a phase of deep_svdd begins after 3 epochs, .* got epochs=3$"):
         config_of(pretrain_epochs=3)
     with pytest.raises(ValueError, match=r"multiples of 16 .* decoder=simvae_deconv"):
         config_of(pretrain_epochs=1, decoder="simvae_deconv")

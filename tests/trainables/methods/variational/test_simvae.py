@@ -194,7 +194,7 @@ def test_views_and_noise_are_as_many_as_the_config_says(views: int) -> None:
         ),
         (
             {"authors_centre": True, "expected_prior": True},
-            "authors_centre takes one sample, so expected_prior must be false, but both are true",
+            "authors_centre needs expected_prior=false, because it uses one sample, but both are true",
         ),
     ],
 )

@@ -19,8 +19,8 @@ def smoothed_cross_entropy(logits_BL: Tensor, labels_B: Tensor, smoothing: Tenso
 def symmetric_beta(alpha: Tensor, uniforms_2: Tensor) -> Tensor:
     """A sample of Beta(alpha, alpha), a scalar, from two uniform numbers in [0, 1); 1 for `alpha = 0`.
 
-    It is exact. With `w = u ** (1 / alpha)` and `c = cos(2 pi v)`, `t = sqrt((1 - w) / w) c` is Student's t with
-    2 alpha degrees of freedom over the root of these (Bailey 1994), and `(1 + t / sqrt(1 + t^2)) / 2` is of the Beta
+    Exact: with `w = u ** (1 / alpha)` and `c = cos(2 pi v)`, `t = sqrt((1 - w) / w) c` is Student's t with 2 alpha
+    degrees of freedom, divided by sqrt(2 alpha) (Bailey 1994), and `(1 + t / sqrt(1 + t^2)) / 2` has the Beta
     distribution. Numerator and denominator are multiplied by `sqrt(w)`, which may be 0.
     """
     w, c = uniforms_2[0] ** (1 / alpha), (2 * math.pi * uniforms_2[1]).cos()
@@ -29,7 +29,7 @@ def symmetric_beta(alpha: Tensor, uniforms_2: Tensor) -> Tensor:
 
 
 def random_partners(uniforms_B: Tensor) -> Tensor:
-    """For each image the index of another, `[B]`: the one with the next larger of these random numbers, and of the
-    largest that with the smallest."""
+    """A random partner for each image, as indices `[B]`: the image with the next larger random number; the image with
+    the largest number gets the one with the smallest."""
     order_B = uniforms_B.argsort()
     return order_B.roll(-1)[order_B.argsort()]

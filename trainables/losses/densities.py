@@ -1,21 +1,20 @@
 """Negative log-likelihoods and divergences: Gaussian and Student-t factors, the prior of grouped latents, pixels.
 
-Shapes: B samples, D dimensions. Every function returns one value per sample, `[B]`. Functions of `logvar` take the
-logarithm of the variance, which a network may return without bounds.
-The degrees of freedom `nu > 0` are a float or a tensor that broadcasts against `[B]`; `nu = inf` is the exact Gaussian
-limit. Constants that depend on `nu` and D alone are left out.
+Shapes: B samples, D dimensions. Every function returns one value per sample, `[B]`. Functions of `logvar` take the log
+variance, which a network may return without bounds. The degrees of freedom `nu > 0` are a float or a tensor that
+broadcasts against `[B]`; `nu = inf` is the exact Gaussian limit. Constants that depend only on `nu` and D are left out.
 
-The prior of latents in groups has the centre of each group integrated out (SimVAE Eq. 9). Shapes: B groups (the views
-of one image each), J views, L latent dimensions; one value per group, `[B]`. Given its centre psi, the latents of a
-group are `N(psi, sigma2 I)`. The centre is `N(0, I / precision)`, with `precision = 0` for the uniform (improper)
-centre. `sigma2 > 0` and a finite `precision >= 0` are floats or 0-dimensional tensors, and all functions are smooth in
-both. Constants that depend on sigma2, precision, J and L alone are left out: a group of zeros has the value 0. For
-`precision > 0` they are `(J-1) L/2 log(2 pi sigma2) + L/2 log J + L/2 log(2 pi (1/precision + sigma2/J))`.
+The prior of grouped latents integrates out the centre of each group (SimVAE Eq. 9). Shapes: B groups (the views of one
+image each), J views, L latent dimensions; one value per group, `[B]`. Given its centre psi, the latents of a group are
+`N(psi, sigma2 I)`. The centre is `N(0, I / precision)`, with `precision = 0` for the uniform (improper) centre. `sigma2
+> 0` and a finite `precision >= 0` are floats or 0-dimensional tensors, and all functions are smooth in both. Constants
+that depend only on sigma2, precision, J and L are left out, so a group of zeros has the value 0. For `precision > 0`
+they are `(J-1) L/2 log(2 pi sigma2) + L/2 log J + L/2 log(2 pi (1/precision + sigma2/J))`.
 
-The likelihoods of pixels are those of images given what a decoder makes of their latents. Shapes: B images of C
-channels, H by W pixels in [0, 1]; further dimensions before C, such as views, are kept; one value per image, `[B]`, a
-sum over its pixels. `sigma2 > 0` and `divisor > 0` are floats or 0-dimensional tensors. Constants that depend on sigma2
-and the number of pixels alone are left out.
+The pixel likelihoods are those of images given the decoder's output for their latents. Shapes: B images of C channels,
+H by W pixels in [0, 1]; further dimensions before C, such as views, are kept; one value per image, `[B]`, summed over
+its pixels. `sigma2 > 0` and `divisor > 0` are floats or 0-dimensional tensors. Constants that depend only on sigma2 and
+the number of pixels are left out.
 """
 
 import math
@@ -25,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 SMALLEST_NORM = 1e-6
-"""Norms are floored here before a division, as in VJE."""
+"""Minimum of norms in divisions, as in VJE."""
 
 
 def unit(x_BD: Tensor) -> Tensor:
@@ -51,14 +50,14 @@ def norm_difference(z_BD: Tensor, s_BD: Tensor) -> Tensor:
 
 def scaled_radial_nll(z_BD: Tensor, s_BD: Tensor, nu: float | Tensor, scale: Tensor, normaliser: bool) -> Tensor:
     """`radial_nll` with the difference divided by `scale > 0`, plus `log(scale)` if the `normaliser` of the density is
-    kept. Without it the value falls as the scale grows, for any difference."""
+    kept. Without the normaliser the value falls as the scale grows, for any difference."""
     scaled_B = _student_exponent((norm_difference(z_BD, s_BD) / scale).square(), nu, 1)
     return scaled_B + scale.log() if normaliser else scaled_B
 
 
 def euclidean_nll(z_BD: Tensor, s_BD: Tensor, var_BD: Tensor, nu: float | Tensor) -> Tensor:
-    """Student-t on embeddings as they are, which are not split into direction and length (VJE Eq. 14):
-    `(nu + D)/2 log(1 + sum (z - s)^2 / var / nu) + 1/2 sum log var`."""
+    """Student-t on embeddings, without a split into direction and length (VJE Eq. 14): `(nu + D)/2 log(1 + sum (z -
+    s)^2 / var / nu) + 1/2 sum log var`."""
     q_B = ((s_BD - z_BD).square() / var_BD).sum(-1)
     return _student_exponent(q_B, nu, z_BD.shape[-1]) + 0.5 * var_BD.log().sum(-1)
 
@@ -90,12 +89,12 @@ def logvar_kl_between(mu_BD: Tensor, logvar_BD: Tensor, prior_mu_BD: Tensor, pri
 
 
 def _expm1_excess(x: Tensor) -> Tensor:
-    """`exp(x) - 1 - x`, also where that is far below 1."""
+    """`exp(x) - 1 - x`, accurate even for results far below 1."""
     return x.expm1() - x
 
 
 def _student_exponent(q_B: Tensor, nu: float | Tensor, dimension: int) -> Tensor:
-    """`(nu + d)/2 log(1 + q/nu)`, and `q/2` where `nu` is infinite; finite gradients on both sides."""
+    """`(nu + d)/2 log(1 + q/nu)`, or `q/2` if `nu` is infinite; gradients are finite in both cases."""
     if not isinstance(nu, Tensor):
         return q_B / 2 if math.isinf(nu) else (nu + dimension) / 2 * torch.log1p(q_B / nu)
     gaussian = torch.isinf(nu)
@@ -118,15 +117,15 @@ def expected_group_nll(mu_BJL: Tensor, logvar_BJL: Tensor, sigma2: float | Tenso
 
 
 def standard_centre_nll(z_BJL: Tensor) -> Tensor:
-    """`||m||^2 / 2`: a standard normal density of the group's mean m, which the authors' code adds to the prior with a
-    uniform centre. It is the centre's term of `group_nll` at `precision = 1 / (1 - sigma2/J)`."""
+    """`||m||^2 / 2`: the standard normal term for the group's mean m that the authors' code adds to the prior with a
+    uniform centre. It equals the centre's term of `group_nll` at `precision = 1 / (1 - sigma2/J)`."""
     return _squared_centre(z_BJL) / 2
 
 
 def _nll(
     spread_B: Tensor, squared_centre_B: Tensor, views: int, sigma2: float | Tensor, precision: float | Tensor
 ) -> Tensor:
-    """The centre's weight `1 / (1/precision + sigma2/J)` is written so that it is 0 at `precision = 0`."""
+    """Writes the centre's weight `1 / (1/precision + sigma2/J)` such that it is 0 at `precision = 0`."""
     centre_weight = precision / (1 + precision * sigma2 / views)
     return (spread_B / sigma2 + centre_weight * squared_centre_B) / 2
 
@@ -147,7 +146,7 @@ def gaussian_reconstruction(images_BCHW: Tensor, mean_BCHW: Tensor, sigma2: floa
 
 
 def bernoulli_reconstruction(images_BCHW: Tensor, logits_BCHW: Tensor, divisor: float | Tensor) -> Tensor:
-    """Cross-entropy of the pixels and `sigmoid(logits)`, over `divisor`: 1 for the likelihood, exp(-4.6) = 0.01005 in
-    the authors' code. Finite for all logits."""
+    """Cross-entropy between the pixels and `sigmoid(logits)`, divided by `divisor`: 1 for the likelihood, exp(-4.6) =
+    0.01005 in the authors' code. Finite for all logits."""
     entropies_BCHW = F.binary_cross_entropy_with_logits(logits_BCHW, images_BCHW, reduction="none")
     return entropies_BCHW.sum((-3, -2, -1)) / divisor

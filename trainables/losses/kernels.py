@@ -1,8 +1,8 @@
 """Kernels between the images of a batch: dependence (HSIC) and Gaussian processes from context to target (GJE).
 
 Shapes: B images, D dimensions, M other samples, F random features. The losses are scalars. Gradients flow into all
-arguments: in the Gaussian process, the stop-gradient of targets is the caller's. Without it targets vanish, and then
-all contexts become one. `length > 0` and `epsilon > 0` are floats or 0-dimensional tensors.
+arguments. Callers of the Gaussian process must stop the gradient of the targets; otherwise targets vanish, and then all
+contexts coincide. `length > 0` and `epsilon > 0` are floats or 0-dimensional tensors.
 """
 
 import math
@@ -15,7 +15,7 @@ from trainables.losses.linear_algebra import cholesky, log_det, product, squared
 
 
 class DualTerms(NamedTuple):
-    """What the likelihood of targets Z under a Gaussian process with the covariance K of the batch is made of."""
+    """The terms of the likelihood of targets Z under a Gaussian process with the batch covariance K."""
 
     quadratic: Tensor
     """`tr(Z' K^-1 Z)`."""
@@ -29,16 +29,16 @@ def rbf_kernel(x_BD: Tensor, y_MD: Tensor, length: float | Tensor) -> Tensor:
 
 
 def median_length(z_BD: Tensor, floor: float | Tensor) -> Tensor:
-    """The median distance of two different samples, but at least `floor > 0`, `[]`: a constant embedding has a median
-    of 0. Of an even number of distances it is the lower middle one."""
+    """The median distance between two different samples, `[]`, at least `floor > 0`, because for a constant embedding
+    it is 0. For an even number of distances it is the lower of the two middle distances."""
     row, column = torch.triu_indices(z_BD.shape[0], z_BD.shape[0], 1, device=z_BD.device)
     median = squared_distances(z_BD, z_BD)[row, column].median()
     return median.clamp_min(floor**2).sqrt()
 
 
 def hsic(first_BB: Tensor, second_BB: Tensor) -> Tensor:
-    """`tr(K_1 H K_2 H) / (B - 1)^2` with `H = I - 11'/B`, at least 0 (GJE, appendix I). C equal clusters without
-    spread score about `(C - 1) / C^2`, most at C = 2: alone, it does not learn many classes."""
+    """`tr(K_1 H K_2 H) / (B - 1)^2` with `H = I - 11'/B`, at least 0 (GJE, appendix I). C equal clusters without spread
+    score about `(C - 1) / C^2`, with a maximum at C = 2: on its own, this loss does not learn many classes."""
     centred_BB = first_BB - first_BB.mean(-1, keepdim=True) - first_BB.mean(-2, keepdim=True) + first_BB.mean()
     return (centred_BB * second_BB).sum() / (len(first_BB) - 1) ** 2
 
@@ -59,9 +59,9 @@ def random_features(z_BD: Tensor, frequencies_DF: Tensor, phases_F: Tensor, leng
 def feature_dual_terms(target_BD: Tensor, features_BF: Tensor, epsilon: float | Tensor) -> DualTerms:
     """Terms for `K = Phi Phi' + epsilon I` without a matrix `[B, B]`, in O(B F^2) (GJE, appendix H).
 
-    With the ridge regression `A = (Phi'Phi + epsilon I)^-1 Phi' Z`, the quadratic term is
-    `||Z - Phi A||^2 / epsilon + ||A||^2`. Unlike the difference of Woodbury's identity over `epsilon`, that is a
-    minimum over A, and a sum: rounding errors of A hardly count.
+    With the ridge regression `A = (Phi'Phi + epsilon I)^-1 Phi' Z`, the quadratic term is `||Z - Phi A||^2 / epsilon +
+    ||A||^2`. Unlike the difference in Woodbury's identity divided by `epsilon`, this is a minimum over A and a sum of
+    positive terms, so rounding errors of A hardly matter.
     """
     batch, size = features_BF.shape
     factor_FF = cholesky(product(features_BF.mT, features_BF), epsilon)
@@ -78,14 +78,14 @@ def gaussian_process_posterior(
     x_MD: Tensor, training_BD: Tensor, factor_BB: Tensor, dual_B: Tensor, length: float | Tensor
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance of the function at new samples, `[M]` each, under the RBF kernel (GJE Eq. 5). `factor` is the
-    lower Cholesky factor of the training samples' covariance K, noise included, and `dual` is `K^-1 z`. The variance is
-    that of the function, without noise."""
+    lower Cholesky factor of the training samples' covariance K, including noise, and `dual` is `K^-1 z`. The variance
+    is that of the function without noise."""
     cross_MB = rbf_kernel(x_MD, training_BD, length)
     explained_M = whiten(cross_MB, factor_BB).square().sum(-1)
     return product(cross_MB, dual_B), (1 - explained_M).clamp_min(0)
 
 
 def gaussian_process_nll(terms: DualTerms, outputs: int) -> Tensor:
-    """`quadratic / 2 + outputs / 2 * logdet K`, `[]`, summed over the batch; left out is the constant with 2 pi.
-    `outputs` is D for a likelihood (GJE Eq. 3), and 1 for the dual of the Gaussian's loss (appendix J)."""
+    """`quadratic / 2 + outputs / 2 * logdet K`, `[]`, summed over the batch, without the constant with 2 pi. `outputs`
+    is D for a likelihood (GJE Eq. 3), and 1 for the dual of the Gaussian's loss (appendix J)."""
     return (terms.quadratic + outputs * terms.log_det) / 2

@@ -1,11 +1,12 @@
 """Banks of weighted particles: new weights, and resampling (SMC-GMJE).
 
-Shapes: B images, M particles of a bank, P = M + B particles of a pool, which is the bank and then the batch's targets.
-Weights are `softmax(log_weights)`, so logarithms of weights may lack a constant, and zeros are uniform weights. Random
-numbers are arguments, uniform in [0, 1).
+Shapes: B images, M particles of a bank, P = M + B particles of a pool: the bank, then the batch's targets. Weights are
+`softmax(log_weights)`, so log weights are defined up to a constant, and zeros are uniform weights. Random numbers are
+arguments, uniform in [0, 1).
 
-A particle's identity is the whole number `age * P + place`: the steps since its batch, and its place in the pool then.
-Copies have equal identities, other particles different ones. A bank that has never been drawn has `arange(M)`.
+A particle's identity is the integer `age * P + place`: the steps since its batch, and its position in the pool at that
+time. Copies share an identity; all other identities differ. The identities of a bank that was never resampled are
+`arange(M)`.
 """
 
 import torch
@@ -15,8 +16,8 @@ RESAMPLERS = ("multinomial", "systematic")
 
 
 def reweighted(log_weights_P: Tensor, exponents_BP: Tensor) -> Tensor:
-    """Logarithms `[P]` of the new weights, `w_p sum_b exp(exponent_bp)` over their sum (GMJE Eqs. 32 and 33). The
-    exponents are similarities over tau, or those of a mixture whose means are the particles."""
+    """Log weights `[P]` after normalising `w_p sum_b exp(exponent_bp)` (GMJE Eqs. 32 and 33). The exponents are
+    similarities divided by tau, or the exponents of a mixture whose means are the particles."""
     return (log_weights_P + exponents_BP.logsumexp(-2)).log_softmax(-1)
 
 
@@ -26,21 +27,22 @@ def effective_sample_size(log_weights_P: Tensor) -> Tensor:
 
 
 def pool_identities(identities_M: Tensor, batch: int) -> Tensor:
-    """Identities `[P]` of a pool: those of its bank, which is a step older, and those of a new batch."""
+    """Identities `[P]` of a pool: of the bank, which ages by one step, and of the new batch."""
     size = len(identities_M)
     places_B = torch.arange(size, size + batch, device=identities_M.device)
     return torch.cat([identities_M + (size + batch), places_B])
 
 
 def distinct_share(identities_M: Tensor) -> Tensor:
-    """How many different particles a bank has, over the size of the bank, `[]`: from 1 / M, all copies of one, to 1."""
+    """Number of distinct particles in a bank divided by its size, `[]`: from 1 / M (all copies of one particle) to
+    1."""
     sorted_M = identities_M.sort().values
     return (1 + (sorted_M[1:] != sorted_M[:-1]).sum()) / len(sorted_M)
 
 
 def mean_age(identities_M: Tensor, batch: int) -> Tensor:
-    """Steps since the batches of a bank's particles, the mean over particles, `[]`. Those that a bank began with are
-    as old as the bank."""
+    """Steps since the batches of a bank's particles, averaged over particles, `[]`. Initial particles are as old as the
+    bank."""
     return (identities_M // (len(identities_M) + batch)).float().mean()
 
 
@@ -51,26 +53,26 @@ def multinomial_indices(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:
 
 def systematic_indices(log_weights_P: Tensor, uniform: Tensor, draws: int) -> Tensor:
     """Draws at equal steps from one random offset: particle p occurs `draws * w_p` times, rounded up or down, and
-    that often on average. Ascending indices `[draws]`; `uniform` is one number, `[]` or `[1]`."""
+    exactly that often on average. Ascending indices `[draws]`; `uniform` is one number, `[]` or `[1]`."""
     steps = torch.arange(draws, dtype=log_weights_P.dtype, device=log_weights_P.device)
     return _inverse_distribution(log_weights_P, (steps + uniform) / draws)
 
 
 def uniforms_of(resampling: str, draws: int) -> int:
-    """Number of uniforms that a resampling of RESAMPLERS takes."""
+    """Number of uniforms that a scheme in RESAMPLERS takes."""
     return draws if resampling == "multinomial" else 1
 
 
 def drawn_indices(resampling: str, log_weights_P: Tensor, uniforms: Tensor, draws: int) -> Tensor:
-    """Indices `[draws]` of particles, by a resampling of RESAMPLERS."""
+    """Indices `[draws]` of particles, drawn by a scheme in RESAMPLERS."""
     if resampling == "multinomial":
         return multinomial_indices(log_weights_P, uniforms)
     return systematic_indices(log_weights_P, uniforms, draws)
 
 
 def _inverse_distribution(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:
-    """Indices of the particles at which the cumulative weights first exceed the uniforms' share of their sum, which
-    rounding keeps from being 1; never one of weight 0."""
+    """Indices of the particles at which the cumulative weights first exceed the uniforms' share of their total
+    (rounding may keep the total from being 1). Particles of weight 0 are never drawn."""
     cumulative_P = log_weights_P.softmax(-1).cumsum(-1)
     total = cumulative_P[-1]
     indices_M = torch.searchsorted(cumulative_P, uniforms_M.to(cumulative_P.dtype) * total, right=True)

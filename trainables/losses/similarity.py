@@ -1,10 +1,10 @@
-"""Similarity of directions: to a target alone (BYOL, SimSiam), more than to negatives (SimCLR, MoCo), or to prototypes
-whose assignments are balanced (SwAV).
+"""Similarity of directions: to a target (BYOL, SimSiam), to a positive relative to negatives (SimCLR, MoCo), or to
+prototypes with balanced assignments (SwAV).
 
-Shapes: B images, D dimensions, M entries of a queue or prototypes. Every function returns one value per vector. Vectors
-are scaled to unit length here, with norms floored at 1e-6, unless a function says otherwise; scores of prototypes are
-cosines as a rule. Gradients flow into all arguments: a stop-gradient is the caller's. `tau > 0` and `epsilon > 0` are
-floats or 0-dimensional tensors.
+Shapes: B images, D dimensions, M entries of a queue or prototypes. Every function returns one value per vector. Unless
+stated otherwise, functions scale vectors to unit length, with norms floored at 1e-6. Scores of prototypes are usually
+cosines. Gradients flow into all arguments; callers stop them where needed. `tau > 0` and `epsilon > 0` are floats or
+0-dimensional tensors.
 """
 
 import math
@@ -17,19 +17,19 @@ from trainables.losses.linear_algebra import product
 
 
 def negative_cosine(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
-    """`-cos(p, t)`, from -1 (one direction) to 1 (SimSiam Eq. 1)."""
+    """`-cos(p, t)`, from -1 (same direction) to 1 (SimSiam Eq. 1)."""
     return -(_unit(prediction_BD) * _unit(target_BD)).sum(-1)
 
 
 def unit_squared_distance(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
-    """`||p/|p| - t/|t|||^2 = 2 - 2 cos(p, t)`, from 0 (one direction) to 4 (BYOL Eq. 2)."""
+    """`||p/|p| - t/|t|||^2 = 2 - 2 cos(p, t)`, from 0 (same direction) to 4 (BYOL Eq. 2)."""
     return (_unit(prediction_BD) - _unit(target_BD)).square().sum(-1)
 
 
 def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor, cosine: bool = True) -> Tensor:
-    """SimCLR (Eq. 1 of its paper), `[2B]`, the first views before the second. The positive of a vector is the other
-    view of its image; its negatives are the other 2B - 2 vectors. Without `cosine` vectors are compared by their dot
-    product, and keep their lengths."""
+    """SimCLR (Eq. 1 of its paper), `[2B]`, first views before second views. The positive of a vector is the other view
+    of its image; its negatives are the other 2B - 2 vectors. With `cosine=False` vectors keep their lengths and are
+    compared by their dot product."""
     both = torch.cat([first_BD, second_BD])
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     other_view = torch.arange(len(both), device=both.device).roll(len(first_BD))
@@ -45,12 +45,13 @@ def info_nce(query_BD: Tensor, key_BD: Tensor, queue_MD: Tensor, tau: float | Te
 
 
 def info_nce_of(positive_B: Tensor, negative_BM: Tensor) -> Tensor:
-    """InfoNCE, `[B]`, of similarities over tau with the positive and with the negatives of each query."""
+    """InfoNCE, `[B]`, from each query's similarities to its positive and negatives, divided by tau."""
     return torch.cat([positive_B[:, None], negative_BM], -1).logsumexp(-1) - positive_B
 
 
 def similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
-    """Cosines over `tau`, `[B, M]`, in the inputs' own precision: with a small `tau`, bfloat16 is off by half a nat."""
+    """Cosines divided by `tau`, `[B, M]`, in the inputs' own precision, because with a small `tau` bfloat16 is off by
+    half a nat."""
     return product(_unit(x_BD) / tau, _unit(y_MD).mT)
 
 
@@ -59,9 +60,10 @@ def _unit(x_BD: Tensor) -> Tensor:
 
 
 def sinkhorn(scores_BM: Tensor, epsilon: float | Tensor, iterations: int) -> Tensor:
-    """Assignments `[B, M]`: `exp(scores / epsilon)` scaled, columns and rows in turn, towards equally used prototypes.
-    Rows sum to one, columns to about B/M, the nearer the more iterations and the larger `epsilon` (SwAV Eqs. 3 to 5).
-    Gradients flow through: a stop-gradient is the caller's. Raises ValueError unless `iterations >= 1`."""
+    """Assignments `[B, M]`: `exp(scores / epsilon)` with columns and rows scaled alternately towards equally used
+    prototypes. Rows sum to 1, columns to about B/M, which is more accurate with more iterations and larger `epsilon`
+    (SwAV Eqs. 3 to 5). Gradients flow through; callers stop them where needed. Raises ValueError unless `iterations >=
+    1`."""
     if iterations < 1:
         raise ValueError(f"`iterations >= 1` must hold, but got iterations={iterations}")
     log_assignment_BM = scores_BM / epsilon

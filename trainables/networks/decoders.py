@@ -1,8 +1,8 @@
 """Decoders map latents to images (SimVAE, Tables 3 and 4).
 
-The transposed-convolution decoders of SimVAE are that of the paper's Table 4 and that of its code. In them
-BatchNorms follow all convolutions but the last, so these have no bias; weights have PyTorch's initial values, as in the
-authors' code.
+SimVAE has two transposed-convolution decoders: one from the paper's Table 4 and one from the authors' code. In both a
+BatchNorm follows every convolution but the last, so these convolutions have no bias; weights have PyTorch's initial
+values, as in the authors' code.
 
 Shapes: B latents of L dimensions; images of C channels, H by W pixels in [0, 1].
 """
@@ -19,17 +19,17 @@ from trainables.networks.strided import strided_deconv
 from trainables.validation import choices
 
 SHRINK = 16
-"""Height and width of the image, over those of the first map."""
+"""Ratio of the image's height and width to those of the first map."""
 
 
 SHRINKING = ("simvae_deconv", "simvae_deconv_authors")
-"""Decoders of images whose sides are multiples of `SHRINK`."""
+"""Decoders that need image sides that are multiples of `SHRINK`."""
 DECODERS = ("relu_mlp", *LENETS, "simvae_deconv", "simvae_deconv_authors", "strided_deconv")
 
 
 class Decoder(nn.Module):
-    """The means of pixels given latents: `layers`, then a sigmoid. Has two attributes: `features`, the size L of the
-    latents, and `image_shape`, the `(C, H, W)` of the images."""
+    """The mean pixel values given latents: `layers`, then a sigmoid. Attributes: `features`, the size L of the latents,
+    and `image_shape`, the `(C, H, W)` of the images."""
 
     def __init__(self, layers: nn.Module, features: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Decoder(nn.Module):
         self.layers = layers
 
     def logits(self, z_BL: Tensor) -> Tensor:
-        """What the sigmoid is taken of, `[B, C, H, W]`; at least in float32 whatever the precision of the layers."""
+        """The input of the sigmoid, `[B, C, H, W]`, in at least float32 whatever the precision of the layers."""
         logits_BCHW: Tensor = self.layers(z_BL)
         return logits_BCHW.to(torch.promote_types(logits_BCHW.dtype, torch.float32))
 
@@ -65,7 +65,7 @@ def build_decoder(
     name: str, features: int, image_shape: tuple[int, int, int], *, hidden: str | tuple[int, ...] = "2000+500+500"
 ) -> Decoder:
     """Build the decoder `name` of DECODERS from latents of size `features` to images `(C, H, W)`, initialised from
-    torch's global generator. `hidden`: the widths of the `relu_mlp`'s hidden layers, from the latents on. Raises
+    torch's global generator. `hidden`: the widths of the `relu_mlp`'s hidden layers, beginning at the latents. Raises
     ValueError as `check_decoder` does."""
     check_decoder(name, image_shape)
     layers: nn.Module
@@ -82,8 +82,9 @@ def build_decoder(
 
 
 def lenet_deconv(features: int, image_shape: tuple[int, int, int], widths: tuple[int, ...]) -> nn.Sequential:
-    """The mirror image of `encoders.LeNet`: a linear layer to its last map, then as many times the size of the map
-    before by its nearest pixels, and a 5x5 transposed convolution. No layer has a bias and no BatchNorm a weight."""
+    """The mirror image of `encoders.LeNet`: a linear layer to its last map, then for each convolution nearest-neighbour
+    upsampling to the previous map's size and a 5x5 transposed convolution. Layers have no bias, and BatchNorms have no
+    weights."""
     channels, height, width = image_shape
     sides = [(height >> level, width >> level) for level in range(len(widths) + 1)]
     top = widths[-1] * math.prod(sides[-1])
@@ -97,8 +98,8 @@ def lenet_deconv(features: int, image_shape: tuple[int, int, int], widths: tuple
 
 
 class UpsamplingBlock(nn.Module):
-    """A 3x3 transposed convolution of stride 2, then a 3x3 one of stride 1, with a ReLU between them; the sum with a
-    1x1 transposed convolution of stride 2 of the input; a ReLU. Doubles height and width."""
+    """A 3x3 transposed convolution with stride 2, a ReLU and a 3x3 transposed convolution with stride 1; added to a 1x1
+    transposed convolution of the input with stride 2; then a ReLU. Doubles height and width."""
 
     def __init__(self, fan_in: int, width: int) -> None:
         super().__init__()
@@ -118,7 +119,7 @@ class UpsamplingBlock(nn.Module):
 
 
 def plain_block(width: int) -> nn.Sequential:
-    """Twice a 3x3 transposed convolution, BatchNorm and ReLU, without a shortcut."""
+    """Two 3x3 transposed convolutions, each with BatchNorm and ReLU, without a shortcut."""
     layers: list[nn.Module] = []
     for _ in range(2):
         layers += [nn.ConvTranspose2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
@@ -134,8 +135,8 @@ def simvae_deconv(features: int, image_shape: tuple[int, int, int]) -> nn.Sequen
 
 
 def simvae_deconv_authors(features: int, image_shape: tuple[int, int, int]) -> nn.Sequential:
-    """The authors' code: a linear layer to 512 channels, three times a plain and an upsampling block to 256, 128 and 64
-    channels, two plain blocks, a 7x7 transposed convolution of stride 2 to the pixels."""
+    """The authors' code: a linear layer to 512 channels, three pairs of a plain and an upsampling block to 256, 128 and
+    64 channels, two plain blocks, a 7x7 transposed convolution with stride 2 to the pixels."""
     blocks: list[nn.Module] = []
     for fan_in, width in itertools.pairwise((512, 256, 128, 64)):
         blocks += [plain_block(fan_in), UpsamplingBlock(fan_in, width)]

@@ -1,6 +1,6 @@
 """Encoders map images to a representation. Each has the attribute `features`, the size D of the representation.
 
-The residual encoders of SimVAE for colour images are that of the paper's Table 4 and that of its code.
+SimVAE has two residual encoders for colour images: one from the paper's Table 4 and one from the authors' code.
 
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
@@ -32,7 +32,7 @@ ENCODERS = (
 
 
 class MLP(nn.Module):
-    """Linear, tanh, Linear on the flattened pixels, for images as small as the digits. It has no BatchNorm, because
+    """Linear, tanh, Linear on the flattened pixels, for images as small as `digits`. It has no BatchNorm, because
     normalising by the statistics of a single class hides outliers: on the digits the best class-averaged AUROC of nine
     cells was 0.934 with BatchNorm and ReLU, and 0.954 without."""
 
@@ -46,8 +46,8 @@ class MLP(nn.Module):
 
 
 class ReLUMLP(nn.Module):
-    """Linear layers on the flattened pixels with ReLU between them, of `hidden` widths: SimVAE's encoder of grey images
-    (Table 3)."""
+    """Linear layers of `hidden` widths with ReLU between them, on the flattened pixels: SimVAE's encoder for grey
+    images (Table 3)."""
 
     def __init__(self, pixels: int, hidden: tuple[int, ...], features: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ConvNet(nn.Module):
 
 
 class StridedConvNet(nn.Module):
-    """Strided convolutions and a head of two linear layers, whose output has any sign (`networks.strided`)."""
+    """Strided convolutions and a head of two linear layers, whose output may have any sign (`networks.strided`)."""
 
     def __init__(self, image_shape: tuple[int, int, int], width: int, features: int) -> None:
         super().__init__()
@@ -94,12 +94,12 @@ class StridedConvNet(nn.Module):
 
 
 LENET_EPSILON = 1e-4
-"""Added to the variance by the BatchNorms of Deep SVDD."""
+"""Term that the BatchNorms of Deep SVDD add to the variance."""
 
 
 class LeNet(nn.Module):
     """Deep SVDD's encoder: 5x5 convolutions, each with BatchNorm, leaky ReLU and 2x2 max-pooling, then a linear layer.
-    No layer has a bias and no BatchNorm a weight, so that no weights make the output constant."""
+    Layers have no bias, and BatchNorms have no weights, so that no weights make the output constant."""
 
     def __init__(self, image_shape: tuple[int, int, int], widths: tuple[int, ...], features: int) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class LeNet(nn.Module):
 
 
 def check_encoder(name: str, image_shape: tuple[int, int, int]) -> None:
-    """Raises ValueError if the encoder cannot take images `(C, H, W)` as small as these."""
+    """Raises ValueError if images `(C, H, W)` are too small for the encoder."""
     least, (_, height, width) = 1 << len(LENETS.get(name, ())), image_shape
     if min(height, width) < least:
         raise ValueError(f"height and width must be at least {least} for encoder={name}, but are {height}x{width}")
@@ -126,9 +126,9 @@ def check_encoder(name: str, image_shape: tuple[int, int, int]) -> None:
 def resnet(depth: Literal[18, 50], channels: int = 3, small_stem: bool = False) -> nn.Module:
     """torchvision's ResNet up to its pooled features `[B, D]`, for images `[B, channels, H, W]`.
 
-    `small_stem` selects the stem for 32x32 images, as VJE has it: a 3x3 convolution of stride 1 without max-pooling,
-    so that `layer1` sees every pixel. Without it, and with 3 channels, torchvision's published weights can be loaded,
-    except those of `fc`.
+    `small_stem` selects VJE's stem for 32x32 images: a 3x3 convolution with stride 1 and no max-pooling, so that
+    `layer1` sees every pixel. Without it, and with 3 channels, torchvision's published weights can be loaded, except
+    those of `fc`.
     """
     from torchvision.models import resnet18, resnet50  # imported here because it takes seconds
 
@@ -155,10 +155,10 @@ def build_encoder(
 ) -> nn.Module:
     """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator.
 
-    `width`: of the `mlp`, the `convnet` and the `strided_convnet`. `features`: the size D of the representation;
-    ResNets of torchvision and the wide ResNet have their own. `small_stem`: of torchvision's ResNets. `hidden`: the
-    widths of the `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
-    Raises ValueError as `check_encoder` does.
+    `width` is for the `mlp`, the `convnet` and the `strided_convnet`. `features`: the size D of the representation,
+    fixed for torchvision's ResNets and the wide ResNet. `small_stem` is for torchvision's ResNets. `hidden`: the widths
+    of the `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem. Raises
+    ValueError as `check_encoder` does.
     """
     network: Any
     check_encoder(name, image_shape)
@@ -184,8 +184,8 @@ def build_encoder(
 
 
 class WideResidualBlock(nn.Module):
-    """BatchNorm, ReLU and a 3x3 convolution, twice, the first with the stride, then the sum with the input. Where the
-    shape changes the sum is with a 1x1 convolution of the input after its BatchNorm and ReLU."""
+    """BatchNorm, ReLU and a 3x3 convolution, twice (the first with the stride), then added to the input. If the shape
+    changes, the result is added to a 1x1 convolution of the input after its BatchNorm and ReLU."""
 
     def __init__(self, fan_in: int, width: int, stride: int) -> None:
         super().__init__()
@@ -205,9 +205,9 @@ class WideResidualBlock(nn.Module):
 
 
 class WideResNet(nn.Module):
-    """A wide residual network of three stages (Zagoruyko and Komodakis 2016), with `blocks` of two convolutions in each
-    and `widen` times 16, 32 and 64 channels, so that its depth is 6 blocks + 4. The representation is the mean over all
-    pixels after a last BatchNorm and ReLU."""
+    """A wide residual network of three stages (Zagoruyko and Komodakis 2016), with `blocks` blocks of two convolutions
+    per stage and `widen` times 16, 32 and 64 channels, so its depth is 6 blocks + 4. The representation is the mean
+    over all pixels after a final BatchNorm and ReLU."""
 
     def __init__(self, channels: int, blocks: int, widen: int) -> None:
         super().__init__()
@@ -225,8 +225,8 @@ class WideResNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions with BatchNorm and a ReLU between them, the first with the stride, then the sum with the
-    input and a ReLU. `project`: the input passes through a 1x1 convolution and BatchNorm first."""
+    """Two 3x3 convolutions (the first with the stride) with BatchNorm and a ReLU between them, then added to the input,
+    and a ReLU. `project` first applies a 1x1 convolution and BatchNorm to the input."""
 
     def __init__(self, fan_in: int, width: int, stride: int, project: bool) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ class ResidualBlock(nn.Module):
 
 class SimVAEResNet(nn.Module):
     """A stem, stages of two residual blocks, and a linear layer on all pixels of the last stage. The first stage has
-    stride 1, the others 2. `sides` are the height and width after the stem."""
+    stride 1, the others have stride 2. `sides` are the height and width after the stem."""
 
     def __init__(
         self, stem: nn.Sequential, stem_width: int, widths: tuple[int, ...], sides: tuple[int, int], features: int
@@ -279,9 +279,9 @@ def simvae_resnet(image_shape: tuple[int, int, int], features: int, *, stem_pool
 
 
 def simvae_resnet_authors(image_shape: tuple[int, int, int], features: int) -> SimVAEResNet:
-    """The authors' code: a convolution to 64 channels without padding, which is 3x3 with a bias for images of up to 32
-    pixels and else 4x4 without, max-pooling, three stages of 32 to 128 channels. The stem has PyTorch's initial
-    weights, the other convolutions He's, as there."""
+    """The authors' code: a convolution to 64 channels without padding (3x3 with a bias for images of up to 32 pixels,
+    otherwise 4x4 without a bias), max-pooling, three stages of 32 to 128 channels. As in their code, the stem has
+    PyTorch's initial weights and the other convolutions have He's."""
     channels, *pixels = image_shape
     kernel = 3 if max(pixels) <= 32 else 4
     convolution = nn.Conv2d(channels, 64, kernel, bias=kernel == 3)
@@ -291,12 +291,12 @@ def simvae_resnet_authors(image_shape: tuple[int, int, int], features: int) -> S
 
 
 def _convolution(fan_in: int, width: int, kernel: int, *, stride: int = 1, padding: int = 0) -> nn.Conv2d:
-    """Without a bias, which BatchNorm would remove; initialised by He's rule for the fan-out."""
+    """A convolution without a bias, which BatchNorm would remove; initialised by He's rule for the fan-out."""
     convolution = nn.Conv2d(fan_in, width, kernel, stride, padding, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     return convolution
 
 
 def _halved(side: int, times: int) -> int:
-    """Height or width after so many layers of stride 2, each of which rounds up."""
+    """Height or width after this many layers of stride 2, each rounding up."""
     return -(-side // 2**times)

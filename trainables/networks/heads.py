@@ -1,5 +1,5 @@
-"""Small networks on top of an encoder: projectors, predictors, posteriors; and moving averages of networks, such as the
-key encoder of MoCo and the target network of BYOL.
+"""Small networks on top of an encoder (projectors, predictors, posteriors), and moving averages of networks, such as
+MoCo's key encoder and BYOL's target network.
 """
 
 import copy
@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SMALLEST_VARIANCE = 1e-6
-"""Added to a posterior's variance as its floor, as in VJE."""
+"""Minimum that is added to a posterior's variance, as in VJE."""
 
 
 def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False, bias: bool = True) -> nn.Sequential:
     """Linear layers from `widths[0]` to `widths[-1]`, each but the last followed by a norm and ReLU. `last`: add a norm
     without learned weights after the last layer. `bias=False`: the last layer has no bias, for losses that do not
-    depend on it. A layer before a BatchNorm never has a bias, which the BatchNorm would remove."""
+    depend on it. Layers before a BatchNorm never have a bias, because the BatchNorm would remove it."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise(widths[:-1]):
         layers += [nn.Linear(fan_in, fan_out, bias=norm != "batch"), *_norm(norm, fan_out, weights=True), nn.ReLU()]
@@ -27,14 +27,14 @@ def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False
 
 
 def projector(features: int, width: int, projection: int, norm: Literal["batch"] | None) -> nn.Module:
-    """A projector of two layers with `width` hidden units, to `projection` dimensions; with a width of 0 none, so that
-    the projection is the representation of `features` dimensions."""
+    """A two-layer projector with `width` hidden units and `projection` output dimensions; with `width=0` the identity,
+    so that the projection is the representation of `features` dimensions."""
     return mlp(features, width, projection, norm=norm) if width else nn.Identity()
 
 
 def hidden_widths(hidden: str | tuple[int, ...], name: str = "hidden") -> tuple[int, ...]:
-    """The widths of hidden layers, from a tuple or from text that joins them by +: `500+500+2000`. Empty for none.
-    Raises ValueError, which calls them by `name`, unless each is a positive whole number."""
+    """The widths of hidden layers, from a tuple or from text that joins them by +: `500+500+2000`. Empty for no hidden
+    layers. Raises ValueError, with `name` in the message, unless each width is a positive integer."""
     texts = [str(width) for width in hidden] if isinstance(hidden, tuple) else hidden.split("+") if hidden else []
     widths = tuple(int(text) for text in texts if text.isdecimal() and len(text) < 19)
     if [*map(str, widths)] != texts or 0 in widths:
@@ -50,8 +50,8 @@ def _norm(norm: Literal["batch", "layer"] | None, width: int, weights: bool) -> 
 
 class GaussianHead(nn.Module):
     """A diagonal Gaussian posterior over a representation: a bottleneck MLP, then heads for `mu` and `var` (VJE). The
-    MLP is three times Linear, LayerNorm, ReLU, of `width` units each. There is no BatchNorm, so that the posterior of
-    an image does not depend on its batch."""
+    MLP has three layers of Linear, LayerNorm, ReLU with `width` units each. It has no BatchNorm, so that the posterior
+    of an image does not depend on its batch."""
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__()
@@ -71,14 +71,15 @@ class GaussianHead(nn.Module):
 
 
 def frozen_for_training(network: nn.Module) -> None:
-    """Put a network into training mode, in place, which may freeze weights, and make buffers of all frozen ones."""
+    """Put a network into training mode (which may freeze weights), then turn all frozen weights into buffers, in
+    place."""
     network.train()
     frozen_as_buffers(network)
 
 
 def frozen_as_buffers(network: nn.Module) -> None:
-    """Make buffers of a network's parameters that require no gradient, in place: no optimiser steps or decays them, and
-    no moving average follows them."""
+    """Turn a network's parameters that require no gradient into buffers, in place, so that no optimiser steps or decays
+    them and no moving average tracks them."""
     for module in network.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             if not parameter.requires_grad:
@@ -87,30 +88,30 @@ def frozen_as_buffers(network: nn.Module) -> None:
 
 
 class RunningMean(nn.Module):
-    """The mean of values of training steps, in which the newest have the largest weights. Buffers hold it."""
+    """A mean over training steps that weights recent values most, stored in buffers."""
 
     DECAY = 0.95
-    """Share of its weight that a value keeps in a step, after the first 20, which weigh the same."""
+    """Share of its weight that a value keeps per step. The first 20 steps have equal weights."""
 
     mean: Tensor
     steps: Tensor
 
     def __init__(self, shape: tuple[int, ...], initial: float = 0.0) -> None:
-        """`initial`: the mean before the first step, which does not count later."""
+        """`initial`: the mean before the first step; it is dropped afterwards."""
         super().__init__()
         self.register_buffer("mean", torch.full(shape, float(initial)))
         self.register_buffer("steps", torch.zeros(()))
 
     @torch.no_grad()
     def update(self, value: Tensor) -> None:
-        """Follow a value of a further step, in place."""
+        """Add the value of another step, in place."""
         self.steps.add_(1)
         self.mean.add_((value - self.mean) * (1 / self.steps).clamp_min(1 - self.DECAY))
 
 
 class MovingAverage(nn.Module):
-    """A copy of a network whose weights are buffers: no optimiser changes them, only `update` does. The statistics of
-    its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy."""
+    """A copy of a network whose weights are buffers, so that only `update` changes them. Its BatchNorms have their own
+    statistics. Since everything is a buffer, each member of a stack has its own copy."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -126,5 +127,5 @@ class MovingAverage(nn.Module):
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Like that of the network, without gradients."""
+        """The network's forward pass, without gradients."""
         return self.network(*inputs)

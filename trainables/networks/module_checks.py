@@ -1,4 +1,4 @@
-"""What any module of the user must keep to so that it can be trained, a method or an encoder: tried on a few inputs."""
+"""The rules that the user's own methods and encoders must follow to be trainable, checked on a few inputs."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 
 class Fault(NamedTuple):
-    """A law that a module of the user breaks, and how."""
+    """A rule that a user's module breaks, and how it breaks it."""
 
     law: str
     got: str
@@ -20,9 +20,9 @@ class Fault(NamedTuple):
 def called_twice(
     module: nn.Module, call: Callable[[nn.Module, Any], Any], inputs: Any, draws: str
 ) -> tuple[Any, Fault | None]:
-    """Return what `call` returns of a copy of a module and of inputs, a tree of tensors, and why the module cannot be
-    trained: a call adds weights or changes the inputs, or a second copy returns something else. `draws` says what to do
-    where it draws random numbers."""
+    """Return the result of `call` on copies of a module and of inputs (a tree of tensors), and the reason why the
+    module cannot be trained: a call adds weights or changes the inputs, or a second copy returns another result.
+    `draws` is the advice for modules that draw random numbers."""
     weights = dict(module.named_parameters())
     if lazy := next((key for key, weight in weights.items() if is_lazy(weight)), ""):
         return None, Fault("must have all of its weights when it is built", f"{lazy} is lazy, without a shape")
@@ -42,18 +42,18 @@ def called_twice(
 
 
 def gradient_fault(module: nn.Module, call: Callable[[], Tensor]) -> Fault | None:
-    """Return why the weights of a module in training mode cannot be trained by the gradients of what `call` returns: it
-    freezes or unfreezes some, or leaves some out."""
+    """Return the reason why gradients of the result of `call` cannot train a module's weights in training mode: the
+    call freezes or unfreezes weights, or does not use some of them."""
     weights, trained = dict(module.named_parameters()), _trained(module)
     total = call()
     if changed := trained ^ _trained(module):
         law = "must leave `requires_grad` of all weights as it is (freeze them in __init__ or train)"
-        return Fault(law, f"that of {min(changed)} changes")
+        return Fault(law, f"{min(changed)} changed")
     gradients: Sequence[Tensor | None] = [None] * len(weights)
     if total.requires_grad:
         gradients = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
     if unused := [key for key, gradient in zip(weights, gradients, strict=True) if gradient is None]:
-        law = "must use all parameters (averaged weights and the like are buffers)"
+        law = "must use all parameters (register averaged weights as buffers)"
         return Fault(law, f"{', '.join(unused[:3])} without a gradient")
     return None
 
@@ -65,7 +65,7 @@ def _trained(module: nn.Module) -> set[str]:
 
 
 def _equal(first: object, second: object) -> bool:
-    """Whether two leaves of what a module returns are equal, NaN to itself too."""
+    """Whether two leaves of a module's result are equal; NaN equals NaN."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return first.shape == second.shape and torch.allclose(first, second, rtol=0, atol=0, equal_nan=True)
     return type(first) is type(second)

@@ -1,4 +1,5 @@
-"""Encoders of the user's own: modules that are called with the shape of an image, and by name with what else they take.
+"""The user's own encoders: modules that are built from the shape of an image and, by keyword, the other arguments that
+they accept.
 
 Shapes: B images of C channels, H by W pixels, D features.
 """
@@ -18,15 +19,15 @@ R = TypeVar("R")
 
 
 def takes_features(name: str) -> bool:
-    """Whether the encoder takes the size D of the representation as `features`, so that it can be chosen. Raises
-    ValueError, with one line, for what is no encoder, and NotImportedError (see `own_code`)."""
+    """Whether the encoder accepts the size D of the representation as `features`. Raises ValueError, with one line, if
+    it is not an encoder, and NotImportedError (see `own_code`)."""
     return "features" in _parameters(name)
 
 
 def build_own_encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int) -> nn.Module:
-    """Build `name(image_shape, width=width, features=features)`, without the names that it does not take, initialised
-    from torch's global generator. Raises ValueError, with one line, unless it has the size D of its output, `features`
-    if it takes them and else its attribute `features`."""
+    """Build `name(image_shape, width=width, features=features)`, without keywords that it does not accept, initialised
+    from torch's global generator. Raises ValueError, with one line, unless the size D of its output is known: from the
+    argument `features` if it is accepted, otherwise from the attribute `features`."""
     taken = _parameters(name)
     given = {key: value for key, value in (("width", width), ("features", features)) if key in taken}
     network = _tried(name, "building it", lambda: imported_own(KINDS["encoder"], name)(image_shape, **given))
@@ -43,9 +44,9 @@ def build_own_encoder(name: str, image_shape: tuple[int, int, int], *, width: in
 
 
 def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int, int], examples: int) -> None:
-    """Try an encoder that `build_own_encoder` built on so many random images. Raises ValueError, with one line, unless
-    it returns as many finite vectors, is a function of its images and weights, and all that it has to train takes
-    part."""
+    """Try an encoder from `build_own_encoder` on this many random images. Raises ValueError, with one line, unless it
+    returns one finite vector per image, depends only on its images and weights, and uses all of its trainable
+    weights."""
     images_BCHW = torch.rand((examples, *image_shape), generator=torch.Generator().manual_seed(0))
     shape = [examples, getattr(network, "features", None)]
 
@@ -58,7 +59,9 @@ def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int
         raise ValueError(f"the encoder {name} {fault.law}, but {fault.got}")
     if not isinstance(first, Tensor) or [*first.shape] != shape:
         got = f"a tensor {[*first.shape]}" if isinstance(first, Tensor) else f"a value of type {type(first).__name__}"
-        raise ValueError(f"the encoder {name} must return features {shape} of {examples} images, but returns {got}")
+        raise ValueError(
+            f"the encoder {name} must return features of shape {shape} for {examples} images, but returns {got}"
+        )
     if not first.isfinite().all():
         raise ValueError(f"the encoder {name} must return finite features of random images, but does not")
     fault = gradient_fault(network, lambda: encode(network, images_BCHW).square().sum())
@@ -67,7 +70,7 @@ def check_own_encoder(network: nn.Module, name: str, image_shape: tuple[int, int
 
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
-    """The parameters of the encoder's class. Raises ValueError for what is none."""
+    """The parameters of the encoder's class. Raises ValueError if it is not an encoder."""
     cls = imported_own(KINDS["encoder"], name)
     if not (inspect.isclass(cls) and issubclass(cls, nn.Module)):
         raise ValueError(f"the encoder {name} must be a subclass of torch.nn.Module, but is {cls!r:.60}")
@@ -75,7 +78,7 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
 
 
 def _tried(name: str, what: str, call: Callable[[], R]) -> R:
-    """Call the user's code. Raises ValueError, with the line of the user's file, if it raises an exception."""
+    """Call the user's code. If it raises an exception, raise ValueError with the line in the user's file."""
     try:
         return call()
     except Exception as error:

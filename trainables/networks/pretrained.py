@@ -1,4 +1,4 @@
-"""Encoders of torchvision with weights from a file of the user's. Nothing is downloaded.
+"""torchvision's encoders with weights from the user's file. Nothing is downloaded.
 
 Shapes: B images of C channels, H by W pixels in [0, 1]; D features.
 """
@@ -41,24 +41,24 @@ TORCHVISION = tuple(
 )
 """Encoders whose weights come from a file."""
 TRANSFORMER = "vit_"
-"""How the names of vision transformers begin, which end with the side of their patches. Weights are of one size."""
+"""Prefix of the names of vision transformers, which end with the side of their patches. Weights fit one image size."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Mean and standard deviation of each channel of the images that torchvision's networks were trained on."""
+"""Mean and standard deviation per channel of the training images of torchvision's networks."""
 
 
 class PretrainedEncoder(nn.Module):
-    """A network of torchvision up to its pooled features. It takes images in [0, 1] of any size: a grey channel is
-    repeated, images are resized to squares of `side` pixels and normalised as torchvision does.
+    """A torchvision network up to its pooled features, for images in [0, 1] of any size. A grey channel is repeated,
+    and images are resized to squares of `side` pixels and normalised as in torchvision.
 
-    A `frozen` one has buffers alone and always the statistics of its file, so nothing of it is trained; of another so
-    are its `frozen_parts`. Where it is trained, dropout and stochastic depth are off: what a step draws at random is
-    given to methods."""
+    A `frozen` network consists of buffers and always keeps the statistics of its file, so nothing of it is trained;
+    `frozen_parts` does the same for parts of the network. In training, dropout and stochastic depth are off, because
+    methods must draw no random numbers themselves."""
 
     mean_C11: Tensor
     std_C11: Tensor
 
     def __init__(self, name: str, side: int, frozen: bool, frozen_parts: Sequence[str] = ()) -> None:
-        """Raises ValueError for a part that the network does not have."""
+        """Raises ValueError for a part that is not in the network."""
         super().__init__()
         import torchvision  # imported here because it takes seconds
 
@@ -66,7 +66,7 @@ class PretrainedEncoder(nn.Module):
         sized = {"image_size": side} if known.startswith(TRANSFORMER) else {}
         network: Any = torchvision.models.get_model(known, weights=None, **sized)
         self.head = [part for part, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
-        """Name of the last layer, which the encoder lacks and a file may have."""
+        """Name of the last layer, which the encoder lacks but a file may contain."""
         self.features = network.get_submodule(self.head).in_features
         network.set_submodule(self.head, nn.Identity())
         for module in network.modules():
@@ -74,7 +74,7 @@ class PretrainedEncoder(nn.Module):
                 module.p = 0.0
         self.name, self.side = name, side
         self._kept = self._parts(network, [""] if frozen else frozen_parts)
-        """The names of the parts that are frozen; an empty one is the whole network."""
+        """Names of the frozen parts; an empty name stands for the whole network."""
         self.register_buffer("mean_C11", torch.tensor(MEAN)[:, None, None])
         self.register_buffer("std_C11", torch.tensor(STD)[:, None, None])
         self.network: nn.Module = network
@@ -82,7 +82,7 @@ class PretrainedEncoder(nn.Module):
             frozen_as_buffers(self.network.get_submodule(part).requires_grad_(False).eval())
 
     def _parts(self, network: nn.Module, names: Sequence[str]) -> Sequence[str]:
-        """The names, if they are parts of the network."""
+        """Return the names after checking that they are parts of the network."""
         own = dict(network.named_modules())
         for name in names:
             if name not in own:
@@ -93,8 +93,8 @@ class PretrainedEncoder(nn.Module):
         return names
 
     def load(self, weights: Mapping[str, Tensor], source: str) -> None:
-        """Load a state dict, of which the last layer is ignored. Raises ValueError, which names the `source`, if it is
-        not of this network."""
+        """Load a state dict without its last layer. Raises ValueError, with the `source` in the message, if it does not
+        fit this network."""
         given = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
         own = {**dict(self.network.named_parameters()), **dict(self.network.named_buffers())}
         law = f"{source} must be a state dict of {self.name}, but"
@@ -137,11 +137,11 @@ def file_digest(path: str) -> str:
     """Hash of a file's content. Raises ValueError, with one line, if it cannot be read."""
     try:
         found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):  # a named pipe would be waited for
+        if not stat.S_ISREG(found.st_mode):  # reading a named pipe would block
             raise ValueError(f"weights must be a file, but {path} is a folder, named pipe, device or socket")
         return _digest(path, found.st_mtime_ns, found.st_size)
     except OSError as error:
-        raise ValueError(f"weights must be a file that can be read, but {path} cannot: {error.strerror}") from None
+        raise ValueError(f"weights must be a readable file, but {path} is not: {error.strerror}") from None
 
 
 @functools.lru_cache(maxsize=8)
@@ -152,12 +152,12 @@ def _digest(path: str, changed: int, size: int) -> str:
 
 @functools.lru_cache(maxsize=1)
 def read_weights(path: str, digest: str) -> Mapping[str, Tensor]:
-    """The state dict of a file of PyTorch or safetensors, which is not executed. Raises ValueError, with one line that
-    names the file, if there is none, or if it is damaged, or another than that of this `digest`."""
+    """The state dict in a PyTorch or safetensors file, read without executing code. Raises ValueError, with one line
+    that names the file, if the file is missing, damaged, or does not match this `digest`."""
     found = file_digest(path)
     if digest and found != digest:
         raise ValueError(
-            f"the weights in {path} must be those that the trials were planned with (weights_digest={digest}), but "
+            f"the weights in {path} must be the ones that the trials were planned with (weights_digest={digest}), but "
             f"have changed (weights_digest={found})"
         )
     try:
@@ -166,11 +166,11 @@ def read_weights(path: str, digest: str) -> Mapping[str, Tensor]:
 
             return load_file(path)
         weights: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # the readers raise exceptions of many types for a damaged file
+    except Exception as error:  # readers raise many types of exceptions for a damaged file
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"weights must be a state dict of PyTorch or safetensors, but {path} is not: {reason:.200}"
+            f"weights must be a PyTorch or safetensors state dict, but {path} is not: {reason:.200}"
         ) from None
     if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
-        raise ValueError(f"weights must be a state dict, names with tensors, but {path} holds something else")
+        raise ValueError(f"weights must be a state dict (names to tensors), but {path} contains something else")
     return weights

@@ -1,6 +1,6 @@
-"""Strided convolutions down to a small map, and back up: the encoder and the decoder of GMJE's generation (P.4).
+"""Strided convolutions down to a small map and back up: the encoder and decoder of GMJE's generation (P.4).
 
-Sides are halved as long as both are even and above 2: 32x32 pixels have four levels, 8x8 two. Images of any size fit.
+Sides are halved while both are even and above 2: 32x32 pixels have four levels, 8x8 two. Images may have any size.
 Shapes: B images of C channels, H by W pixels; D features, L dimensions of a latent.
 """
 
@@ -9,13 +9,13 @@ import itertools
 from torch import nn
 
 HIDDEN = 256
-"""Units of the hidden linear layer of both."""
+"""Units of the hidden linear layer of encoder and decoder."""
 WIDTH = 32
 """Channels of the decoder's last map."""
 
 
 def strided_convnet(image_shape: tuple[int, int, int], width: int, features: int) -> nn.Sequential:
-    """3x3 convolutions of stride 2 to `width`, `2 * width`, `4 * width`, ... channels, each with BatchNorm and ReLU,
+    """3x3 convolutions with stride 2 to `width`, `2 * width`, `4 * width`, ... channels, each with BatchNorm and ReLU,
     then a hidden linear layer with BatchNorm and ReLU, and a linear layer to the features."""
     channels, (height, columns) = _maps(image_shape, width)
     layers: list[nn.Module] = []
@@ -27,8 +27,8 @@ def strided_convnet(image_shape: tuple[int, int, int], width: int, features: int
 
 
 def strided_deconv(features: int, image_shape: tuple[int, int, int]) -> nn.Sequential:
-    """Two linear layers to the smallest map, each with ReLU, then 4x4 transposed convolutions of stride 2 back through
-    these channels to the pixels, with BatchNorm and ReLU between them."""
+    """Two linear layers with ReLU to the smallest map, then 4x4 transposed convolutions with stride 2 through the same
+    channels back to the pixels, with BatchNorm and ReLU between them."""
     channels, (height, columns) = _maps(image_shape, WIDTH)
     top = channels[-1]
     layers: list[nn.Module] = [nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, top * height * columns)]
@@ -42,7 +42,7 @@ def strided_deconv(features: int, image_shape: tuple[int, int, int]) -> nn.Seque
 
 
 def _maps(image_shape: tuple[int, int, int], width: int) -> tuple[tuple[int, ...], tuple[int, int]]:
-    """The channels of the image and of each smaller map, and height and width of the smallest map."""
+    """The channels of the image and of each smaller map, and the height and width of the smallest map."""
     channels, height, columns = image_shape
     widths: list[int] = []
     while height % 2 == columns % 2 == 0 and min(height, columns) > 2:

@@ -260,14 +260,14 @@ class Failing(Tiny):
 
 REFUSALS: dict[object, str] = {
     3: "the encoder my_nets:Tiny must be a subclass of torch.nn.Module, but is 3",
-    Unused: "the encoder my_nets:Tiny must use all parameters (averaged weights and the like are buffers), but spare.",
-    Freezing: "must leave `requires_grad` of all weights as it is (freeze them in __init__ or train), but that of ",
+    Unused: "the encoder my_nets:Tiny must use all parameters (register averaged weights as buffers), but spare.",
+    Freezing: "must leave `requires_grad` of all weights as it is (freeze them in __init__ or train), but ",
     Dropping: "must draw no random numbers (set the probability of its dropout to 0), but two calls with the same",
     InPlace: "must leave its inputs as they are, but an operation changes them in place",
     Lazy: "must have all of its weights when it is built, but layers.4.weight is lazy, without a shape",
     Late: "must have all of its weights when it is built, but head.weight is added by its first call",
     Clocked: "must return the same for the same inputs and weights, but two calls with the same inputs differ",
-    Wide: "must return features [8, 5] of 8 images, but returns a tensor [8, 10]",
+    Wide: "must return features of shape [8, 5] for 8 images, but returns a tensor [8, 10]",
     Infinite: "must return finite features of random images, but does not",
     Unsized: "must take `features`, or have the size of its output as the attribute `features`, but has None",
     Failing: "the encoder my_nets:Tiny fails at a batch of 8 random images: RuntimeError: no way",

@@ -133,7 +133,7 @@ def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) ->
             assert torch.equal(tensor, before[name]) == (name.split(".")[3] not in parts), name
     with pytest.raises(ValueError, match=r"it has no 'layer9'; there are: conv1, bn1, relu, maxpool, layer1, .*layer4"):
         replace(config.networks, pretrained=replace(config.pretrained, frozen_parts="layer9")).build((1, 8, 8))
-    with pytest.raises(ValueError, match=r"frozen keeps all parts as they are"):
+    with pytest.raises(ValueError, match=r"frozen=true freezes all parts"):
         config_of(weights, frozen=True, frozen_parts="layer1")
 
 
@@ -190,8 +190,8 @@ def _without_layer(state: dict[str, Tensor]) -> object:
             lambda state: {**state, "conv1.weight": torch.ones(2, 3)},
             r"but conv1.weight has the shape \[2, 3\] instead of \[64, 3, 7, 7\]$",
         ),
-        (lambda state: {"epoch": 3}, "names with tensors, but .* holds something else$"),
-        (lambda state: nn.Linear(1, 1), "must be a state dict of PyTorch or safetensors, but .*weights.pth is not: "),
+        (lambda state: {"epoch": 3}, r"names to tensors\), but .* contains something else$"),
+        (lambda state: nn.Linear(1, 1), "must be a PyTorch or safetensors state dict, but .*weights.pth is not: "),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused_by_name(
@@ -205,11 +205,9 @@ def test_a_file_that_does_not_fit_is_refused_by_name(
 
 def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"must be a state dict of PyTorch or safetensors, but .*weights.pth is not: "):
+    with pytest.raises(ValueError, match=r"must be a PyTorch or safetensors state dict, but .*weights.pth is not: "):
         TrainingCohort([config_of(weights)], HERE, torch.device("cpu"), None)
-    with pytest.raises(
-        ValueError, match=r"^weights must be a file that can be read, but nowhere.pth cannot: No such file"
-    ):
+    with pytest.raises(ValueError, match=r"^weights must be a readable file, but nowhere.pth is not: No such file"):
         config_of("nowhere.pth")
     pipe = weights.with_name("pipe")
     os.mkfifo(pipe)

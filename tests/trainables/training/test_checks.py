@@ -98,7 +98,7 @@ BROKEN = {
     ),
     "unused": (
         "    def __init__(self, *a):\n        super().__init__(*a)\n        self.more = nn.Linear(2, 2)",
-        "losses must use all parameters (averaged weights and the like are buffers), but got more.weight, more.bias "
+        "losses must use all parameters (register averaged weights as buffers), but got more.weight, more.bias "
         "without a gradient",
     ),
     "freezes": (

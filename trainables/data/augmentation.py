@@ -1,9 +1,9 @@
-"""Augmentations for a whole batch, with parameters for each image: crop, rotation and shift, blur, and torchvision's
-adjustments of colours.
+"""Batched augmentations with parameters per image: crop, rotation and shift, blur, and torchvision's colour
+adjustments.
 
-All functions are pure, run on the images' device and never wait for it. For colours, images are in [0, 1] and a factor
-of 1 (hue: 0) changes nothing; saturation and hue leave images of one channel unchanged.
-Shapes: B images (float32), C channels (1 or 3), H rows, W columns, S the length of a side, K taps of a kernel.
+All functions are pure, run on the images' device and never wait for it. Colour adjustments take images in [0, 1]; a
+factor of 1 (hue: 0) changes nothing, and saturation and hue leave one-channel images unchanged. Shapes: B images
+(float32), C channels (1 or 3), H rows, W columns, S pixels along a side, K taps of a kernel.
 """
 
 import math
@@ -22,8 +22,8 @@ def draw_boxes(
     """Draw `n` random crops like torchvision's RandomResizedCrop: returns top, left, height and width, float32 `[n]`
     each, in whole pixels.
 
-    The area is uniform in [crop_scale, 1] of the image, the aspect ratio log-uniform in [1/crop_ratio, crop_ratio]. Of
-    ten candidates the first that fits is used. If none fits, it is the largest central box of an allowed ratio.
+    The area is uniform in [crop_scale, 1] of the image, the aspect ratio log-uniform in [1/crop_ratio, crop_ratio]. The
+    first of ten candidates that fits is used. If none fits, the result is the largest central box of an allowed ratio.
     """
     area_NA, ratio_NA = torch.rand((2, n, CROP_ATTEMPTS), generator=generator)
     area_NA = (crop_scale + (1 - crop_scale) * area_NA) * (height * width)
@@ -44,8 +44,8 @@ def draw_boxes(
 
 
 def resized_crop(images_BCHW: Tensor, top_B: Tensor, left_B: Tensor, height_B: Tensor, width_B: Tensor) -> Tensor:
-    """Enlarge each image's box bilinearly to the size of the whole image, `[B, C, H, W]`. A box is never larger than
-    the image, so antialiasing would change nothing."""
+    """Enlarge each image's box bilinearly to the size of the image, `[B, C, H, W]`. A box is never larger than the
+    image, so antialiasing is not needed."""
     height, width = images_BCHW.shape[-2:]
     rows_BHH = _enlarging_weights(top_B, height_B, height)
     columns_BWW = _enlarging_weights(left_B, width_B, width)
@@ -54,7 +54,7 @@ def resized_crop(images_BCHW: Tensor, top_B: Tensor, left_B: Tensor, height_B: T
 
 def rotate_and_shift(images_BCHW: Tensor, degrees_B: Tensor, right_B: Tensor, down_B: Tensor) -> Tensor:
     """Rotate each image clockwise about its centre, then shift it by a real number of pixels. Interpolation is
-    bilinear; pixels from outside the image are 0."""
+    bilinear; pixels outside the image are 0."""
     height, width = images_BCHW.shape[-2:]
     radians_B = degrees_B * (math.pi / 180)
     cos_B, sin_B = radians_B.cos(), radians_B.sin()
@@ -68,13 +68,13 @@ def rotate_and_shift(images_BCHW: Tensor, degrees_B: Tensor, right_B: Tensor, do
 
 
 def blur_kernel_size(height: int, width: int) -> int:
-    """Taps of the blur's kernel: about a tenth of the shorter side, odd, at least 3. 3 at 32 pixels, 9 at 96, 23 at
-    224."""
+    """Number of taps of the blur kernel: about a tenth of the shorter side, odd, at least 3 (3 at 32 pixels, 9 at 96,
+    23 at 224)."""
     return max(3, 2 * (min(height, width) // 20) + 1)
 
 
 def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor) -> Tensor:
-    """Blur each image with a Gaussian of its own `sigma > 0` in pixels, of `blur_kernel_size` taps. Edges are
+    """Blur each image with a Gaussian of its own `sigma > 0` (pixels) and `blur_kernel_size` taps. Edges are
     reflected."""
     height, width = images_BCHW.shape[-2:]
     taps = blur_kernel_size(height, width)
@@ -84,7 +84,7 @@ def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor) -> Tensor:
 
 
 def _separable(images_BCHW: Tensor, rows_BHH: Tensor, columns_BWW: Tensor) -> Tensor:
-    """Apply a linear map to the rows and one to the columns of each image: `rows @ image @ columns^T`."""
+    """Apply one linear map to the rows and another to the columns of each image: `rows @ image @ columns^T`."""
     return rows_BHH[:, None] @ images_BCHW @ columns_BWW[:, None].mT
 
 
@@ -151,7 +151,7 @@ def _grey(images_BCHW: Tensor) -> Tensor:
 
 
 def _value_chroma_hue(images_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest channel, its distance to the smallest, and the hue in sixths of the circle, each `[B, H, W]`."""
+    """The largest channel, its difference from the smallest, and the hue in sixths of the circle, each `[B, H, W]`."""
     red_BHW, green_BHW, blue_BHW = images_BCHW.unbind(dim=1)
     value_BHW = torch.maximum(torch.maximum(red_BHW, green_BHW), blue_BHW)
     chroma_BHW = value_BHW - torch.minimum(torch.minimum(red_BHW, green_BHW), blue_BHW)
@@ -164,6 +164,7 @@ def _value_chroma_hue(images_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _channel(value_BHW: Tensor, chroma_BHW: Tensor, sextant_BHW: Tensor) -> Tensor:
-    """One channel of a pixel `sextant` sixths of the circle away from where that channel vanishes."""
+    """One channel of a pixel whose hue is `sextant` sixths of the circle away from the hue at which the channel
+    vanishes."""
     distance_BHW = sextant_BHW.remainder(6)
     return value_BHW - chroma_BHW * torch.minimum(distance_BHW, 4 - distance_BHW).clamp(0, 1)

@@ -6,4 +6,4 @@ class DataError(Exception):
 
 
 class DownloadError(DataError):
-    """A data set that is published is absent, and its download has failed."""
+    """A published data set is absent, and its download has failed."""

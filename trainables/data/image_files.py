@@ -1,7 +1,7 @@
-"""Images of a data set that is larger than memory: threads decode them on demand, ahead of their use. They are files,
-all of which are checked before anything expensive starts, or images of one size that the user's own code reads.
+"""Images of data sets that exceed memory, decoded on demand by threads ahead of use. They are image files, all of which
+are checked before anything expensive starts, or images of one size that the user's own code reads.
 
-Shapes: N images, B images of a batch, C channels, H rows, W columns, S the length of a side.
+Shapes: N images, B images of a batch, C channels, H rows, W columns, S pixels along a side.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESIZE = 256 / 224
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """Formats of image files."""
 MAX_PIXELS = 178_956_970
-"""Most pixels of an image, the number from which Pillow refuses them."""
+"""Maximum number of pixels of an image, Pillow's own limit."""
 JPEG, PNG = "JPEG", "PNG"
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # for images that `open_image` lets pass
 ENDS = {JPEG: (b"\xff\xd8\xff", b"\xff\xd9"), PNG: (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82")}
@@ -39,24 +39,25 @@ ENDS = {JPEG: (b"\xff\xd8\xff", b"\xff\xd9"), PNG: (b"\x89PNG\r\n\x1a\n", b"IEND
 BACKGROUND = (255, 255, 255, 255)
 """The colour behind transparent pixels: white."""
 PAGED = ("GIF", "PNG", "TIFF", "WEBP")
-"""Formats whose files can have several pages or frames. The previews that cameras add to a JPEG are none."""
+"""Formats whose files can have several pages or frames. Previews that cameras embed in a JPEG do not count."""
 LARGE = 1 << 18
-"""Bytes of a JPEG from which on it may have more than `MAX_PIXELS`."""
+"""Size in bytes from which a JPEG may have more than `MAX_PIXELS`."""
 TAIL = 64
-"""Bytes read from the end of a file. Zeros that pad the end are ignored."""
+"""Bytes read from the end of a file. Zero padding at the end is ignored."""
 CHUNK = 1024
 """Files that a thread checks at a time."""
 THREADS = 32
-"""Many threads, because each waits for the disk or the network most of the time."""
+"""A large number, because threads mostly wait for the disk or the network."""
 R = TypeVar("R")
 Crop = Callable[[Image.Image], list[Image.Image]]
 Decoding = Callable[[], list[Tensor]]
-"""Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be."""
+"""Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be
+decoded."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Image files that can be indexed like a uint8 tensor `[N, 3, S, S]` with pixels in 0..255. It can be pickled."""
+    """Picklable image files that can be indexed like a uint8 tensor `[N, 3, S, S]` with pixels in 0..255."""
 
     root: Path
     """Folder of the files."""
@@ -65,7 +66,7 @@ class ImageFiles:
     side: int
     """Side S of an image in pixels."""
     threads: int = 0
-    """Number of threads that decode; 0 for one per processor. It does not change results."""
+    """Number of decoding threads; 0 for one per processor. Results do not depend on it."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -76,7 +77,7 @@ class ImageFiles:
 
     def __getitem__(self, indices: slice | Tensor) -> Tensor:
         """Decode images to uint8 `[B, 3, S, S]`: the shorter side is resized to 256/224 S, then the central square of
-        side S is cut out, as by torchvision's Resize and CenterCrop. Raises DataError for a file that cannot be
+        side S is cropped, as by torchvision's Resize and CenterCrop. Raises DataError for a file that cannot be
         decoded."""
         names = self._names(indices)
         return self._decode(names, [partial(_central, side=self.side)] * len(names), 1)()[0]
@@ -86,13 +87,13 @@ class ImageFiles:
     ) -> Decoding:
         """Start to decode `count` random resized crops of each image: `count` tensors, each uint8 `[B, 3, S, S]`.
 
-        Each file is decoded once. The boxes of an image are drawn from its own generator by `draw_boxes`, for its own
-        height and width. With a `crop_scale` of 1 all are central crops and nothing is drawn. Raises ValueError unless
-        each image has a generator of its own.
+        Each file is decoded once. Each image's boxes are drawn by `draw_boxes` from the image's own generator, for its
+        own height and width. With a `crop_scale` of 1 all crops are central and nothing is drawn. Raises ValueError
+        unless each image has its own generator.
         """
         names = self._names(indices_B)
         if len(set(map(id, generators))) != len(names) or len(generators) != len(names):
-            raise ValueError(f"each of the {len(names)} images needs a generator of its own, but got {len(generators)}")
+            raise ValueError(f"each of the {len(names)} images needs its own generator, but got {len(generators)}")
         if crop_scale == 1:
             return self._decode(names, [partial(_central, side=self.side)] * len(names), count)
         boxes = partial(_random, side=self.side, count=count, crop_scale=crop_scale, crop_ratio=crop_ratio)
@@ -113,7 +114,7 @@ class ImageFiles:
         return os.path.join(self.root, os.fsdecode(name))
 
     def _decode(self, names: NDArray[np.bytes_], crops: Sequence[Crop], count: int) -> Decoding:
-        """Start to decode `count` batches. Where a file yields a single crop, all batches get it."""
+        """Start to decode `count` batches. If a file yields a single crop, all batches get it."""
         batches = [np.empty((len(names), 3, self.side, self.side), dtype=np.uint8) for _ in range(count)]
 
         def fill(row: int) -> None:
@@ -133,13 +134,12 @@ class ImageFiles:
 
 @dataclass(frozen=True, eq=False)
 class LazyImages:
-    """Images of one size, uint8 or float32, that are read when they are needed. They can be indexed like a tensor
-    `[N, C, H, W]`."""
+    """Images of one size, uint8 or float32, that are read on demand and can be indexed like a tensor `[N, C, H, W]`."""
 
     read: Callable[[NDArray[np.int64]], Tensor]
-    """Images `[B, C, H, W]` of these indices. It is called by one thread at a time."""
+    """Returns the images `[B, C, H, W]` with these indices. Called by one thread at a time."""
     indices: NDArray[np.int64]
-    """What `read` is called with for each of the N images."""
+    """Index that `read` takes for each of the N images."""
     image_shape: tuple[int, int, int]
     """`(C, H, W)`."""
     reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="read"))
@@ -166,7 +166,7 @@ class LazyImages:
 
 
 Images: TypeAlias = Tensor | ImageFiles | LazyImages
-"""`[N, C, H, W]`, uint8, or float32 in [0, 1] of the user's own: a tensor in memory, or images that are decoded on
+"""`[N, C, H, W]`, uint8, or float32 in [0, 1] for the user's own images: a tensor in memory, or images decoded on
 demand."""
 
 
@@ -176,7 +176,7 @@ def to_device(images: Images, device: torch.device) -> Images:
 
 
 def prefetched(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
-    """Yield the images of each part. Those of the next part are decoded while the caller works on this one."""
+    """Yield the images of each part. The next part is decoded while the caller works on the current one."""
     if isinstance(images, Tensor):
         yield from (images[part] for part in parts)
         return
@@ -197,10 +197,10 @@ def decode_file(path: str, crop: Crop) -> list[Image.Image]:
 
 
 class Header(NamedTuple):
-    """What a file says of its image before it is decoded."""
+    """Properties of an image that are known from its file's header."""
 
     paged: bool
-    """Whether it has several pages or frames, of which the first is decoded."""
+    """Whether the file has several pages or frames; only the first is decoded."""
     transparent: bool
     """Whether pixels may be transparent."""
 
@@ -216,7 +216,7 @@ def read_header(path: str) -> Header:
 
 
 def _of_image(path: str, read: Callable[[Image.Image], R]) -> R:
-    """What `read` returns of an image file. Raises DataError, with a one-line message that names the file."""
+    """Return the result of `read` for an image file. Raises DataError, with a one-line message that names the file."""
     try:
         with open_image(path) as image:
             return read(image)
@@ -227,7 +227,7 @@ def _of_image(path: str, read: Callable[[Image.Image], R]) -> R:
 
 def open_image(path: str) -> Image.Image:
     """Open an image file of one of the `FORMATS`, without decoding it. Raises OSError or ValueError for anything else:
-    Pillow's other formats start programs, such as Ghostscript, and opening a named pipe would wait for ever."""
+    some of Pillow's other formats start programs, such as Ghostscript, and opening a named pipe would block."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError("it must be a file, but is a folder, named pipe, device or socket")
     image = Image.open(path, formats=FORMATS)
@@ -238,8 +238,8 @@ def open_image(path: str) -> Image.Image:
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """Convert an image of any mode to RGB, on the `BACKGROUND` where it is transparent. Raises ValueError if a channel
-    has more than 8 bits, which Pillow would cut off."""
+    """Convert an image of any mode to RGB, with transparent pixels on the `BACKGROUND`. Raises ValueError if a channel
+    has more than 8 bits, which Pillow would truncate."""
     if image.mode[0] in "IF":
         raise ValueError(f"its mode is {image.mode}, but a channel must have 8 bits")
     if not image.has_transparency_data:
@@ -261,7 +261,7 @@ def _central(image: Image.Image, side: int) -> list[Image.Image]:
 def _random(
     image: Image.Image, side: int, count: int, crop_scale: float, crop_ratio: float, generator: torch.Generator
 ) -> list[Image.Image]:
-    """`count` random crops, each as by torchvision's `resized_crop`."""
+    """`count` random crops, each as in torchvision's `resized_crop`."""
     boxes = draw_boxes(generator, count, image.height, image.width, crop_scale, crop_ratio)
     return [
         image.crop((left, top, left + width, top + height)).resize((side, side), Image.Resampling.BILINEAR)
@@ -276,10 +276,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def check_image_files(name: str, paths: Sequence[str]) -> None:
-    """Raises DataError if image files of the data set `name` are incomplete, by their first and last bytes. The
-    one-line message says how many, and names the first with the reason.
+    """Raises DataError if image files of the data set `name` are incomplete, judged by their first and last bytes. The
+    one-line message gives their number, and the first file with the reason.
 
-    A file that begins and ends like a JPEG or PNG passes, if its size is legal. All others are decoded, so that no
+    A file that begins and ends like a JPEG or PNG passes if its size is legal. All other files are decoded, so that no
     readable file is refused. Damage in the middle of a file is not detected.
     """
     with ThreadPoolExecutor(THREADS) as pool:
@@ -295,7 +295,7 @@ def check_image_files(name: str, paths: Sequence[str]) -> None:
 
 
 def _fault(path: str) -> str | None:
-    """Why a file cannot be read; None if it can."""
+    """The reason why a file cannot be read; None if it can."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return "not a file"
@@ -317,7 +317,7 @@ def _fault(path: str) -> str | None:
 
 
 def _ends_well(path: str) -> str:
-    """The format, JPEG or PNG, as which the file begins and ends; empty if it does not."""
+    """The format, JPEG or PNG, whose first and last bytes the file has; empty if neither."""
     with open(path, "rb", buffering=0) as file:
         head = os.pread(file.fileno(), 8, 0)
         tail = os.pread(file.fileno(), TAIL, max(0, os.fstat(file.fileno()).st_size - TAIL)).rstrip(b"\0")

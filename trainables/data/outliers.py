@@ -1,4 +1,4 @@
-"""Outliers, which a model should tell from the test images: other data sets, held-out classes, corrupted images.
+"""Outliers that a model should distinguish from the test images: other data sets, held-out classes, corrupted images.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -18,15 +18,15 @@ from trainables.data.views import scale_pixels
 from trainables.validation import choices
 
 BLOCK_SIZE = 512
-"""Images processed at a time. It is fixed because the noise of corruptions is drawn per block."""
+"""Images processed at a time. Fixed, because the noise of corruptions is drawn per block."""
 NOISE_STD = 0.2
-"""Standard deviation of the noise, where white is 1. It lies between severities 3 and 4 of ImageNet-C, beyond the
-strongest of CIFAR-10-C; a person still recognises the image."""
+"""Standard deviation of the noise, on a scale where white is 1. This lies between severities 3 and 4 of ImageNet-C and
+beyond the strongest of CIFAR-10-C; people still recognise the images."""
 BLUR_FACTOR = 4
-"""Factor by which blurring reduces the side of an image before it enlarges it again."""
+"""Factor by which blurring shrinks the side of an image before enlarging it again."""
 MAX_OUTLIERS = 10_000
-"""Largest number of outliers from images that are decoded on demand, evenly spaced in their order. CIFAR has as many
-test images."""
+"""Maximum number of outliers (evenly spaced) from images that are decoded on demand: the number of CIFAR test
+images."""
 
 Corruption = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -42,14 +42,14 @@ def inverted(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def shuffled(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
-    """Permute the pixels of each image, with an order of its own. Colours and the histogram stay the same."""
+    """Permute the pixels of each image in its own random order. Colours and the histogram stay the same."""
     flat_NCP = images_NCHW.flatten(2)
     order_NP = torch.rand((len(flat_NCP), flat_NCP.shape[2]), generator=generator).argsort(dim=1)
     return flat_NCP.gather(2, order_NP[:, None].expand_as(flat_NCP)).view_as(images_NCHW)
 
 
 def blurred(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
-    """Reduce each image to a quarter of its side and enlarge it again."""
+    """Shrink each image to a quarter of its side and enlarge it again."""
     height, width = images_NCHW.shape[2:]
     return resize(resize(images_NCHW, (max(1, height // BLUR_FACTOR), max(1, width // BLUR_FACTOR))), (height, width))
 
@@ -57,23 +57,23 @@ def blurred(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
 CORRUPTIONS: Mapping[str, Corruption] = {
     "noise": noise, "inverted": inverted, "shuffled": shuffled, "blurred": blurred,
 }  # fmt: skip
-"""Name -> corruption of float images in [0, 1], which may draw from a generator. Results are clipped to [0, 1]."""
+"""Name -> corruption of float images in [0, 1]. It may draw from a generator; results are clipped to [0, 1]."""
 
 IN_MEMORY = tuple(name for name, source in DATASETS.items() if not source.declaration.files)
 OUTLIERS = (*IN_MEMORY, "held_out", *CORRUPTIONS)
-"""Names of all sets of outliers."""
+"""Names of all outlier sets."""
 
 
 def load_outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tensor:
-    """The set of outliers `name`, uint8 `[N, C, H, W]`, with C, H, W and levels of the test images of `split`, a split
-    of `dataset`. The result is always the same.
+    """The outlier set `name`, uint8 `[N, C, H, W]`, with C, H, W and levels of the test images of `split`, a split of
+    `dataset`. The result is deterministic.
 
     - name of a data set: its test images, resized and rescaled
     - `held_out`: the test images of the held-out classes
     - name of a corruption: the inliers among the test images, corrupted
 
-    Raises ValueError for an unknown name, for `dataset` itself, for a data set with another number of channels, and for
-    `held_out` if no class is held out. Raises DataError if the other data set cannot be loaded from `root`.
+    Raises ValueError for an unknown name, for `dataset` itself, for a data set with a different number of channels, and
+    for `held_out` without held-out classes. Raises DataError if the other data set cannot be loaded from `root`.
     """
     check_outliers(name, dataset, split)
     if name == "held_out":
@@ -93,14 +93,16 @@ def load_outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tens
 
 
 def check_outliers(name: str, dataset: Dataset, split: Split) -> None:
-    """Raises ValueError where `load_outliers` would, without reading or loading any image."""
+    """Raises ValueError as `load_outliers`, without reading or loading any image."""
     choices("outliers", name, OUTLIERS)
     if name == "held_out" and split.held_out_images is None:
-        raise ValueError("the outliers 'held_out' need classes that are held out, but none are")
+        raise ValueError("the outliers 'held_out' need held-out classes, but got held_out=''")
     if name not in DATASETS:
         return
     if name == dataset.name:
-        raise ValueError(f"outliers must come from another set than the one trained on, but got {name!r} for both")
+        raise ValueError(
+            f"outliers must come from another data set than the training images, but got {name!r} for both"
+        )
     channels, (outlier_channels, _, _) = dataset.test_images.shape[1], DATASETS[name].declaration.shape
     if outlier_channels != channels:
         raise ValueError(
@@ -115,7 +117,7 @@ def resize(images_NCHW: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _at_most(images: Images) -> Tensor:
-    """All images of a tensor, or at most MAX_OUTLIERS of those that are decoded on demand."""
+    """All images of a tensor, or at most MAX_OUTLIERS of images that are decoded on demand."""
     if isinstance(images, Tensor):
         return images
     count = min(MAX_OUTLIERS, len(images))
@@ -123,7 +125,7 @@ def _at_most(images: Images) -> Tensor:
 
 
 def _in_blocks(images_NCHW: Tensor, change: Callable[[Tensor], Tensor], levels: int) -> Tensor:
-    """Apply `change`, which returns float images where white is 1, and convert the result to uint8 in 0..levels."""
+    """Apply `change`, which returns float images with white as 1, and convert the result to uint8 in 0..levels."""
     return torch.cat(
         [(change(block) * levels).round().clamp(0, levels).byte() for block in images_NCHW.split(BLOCK_SIZE)]
     )

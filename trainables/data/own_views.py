@@ -1,13 +1,13 @@
-"""Views of the user's own, which come after the augmentations that the keys of `Views` ask for.
+"""The user's own views, which are applied after the augmentations of `Views`.
 
-They take images [B, C, H, W] in [0, 1] and return as many. They are one of
+They map images [B, C, H, W] in [0, 1] to the same number of images, and are one of
 
 - an object, or a class without arguments, with `noise(batch, image_shape)`, which returns the name of each random
   tensor and its `trainables.contract.Noise`, and with `__call__(images, noise)`
-- anything else that can be called, such as a pipeline of `torchvision.transforms.v2`: it is called with one image at a
-  time, with torch's generator seeded for that image
+- any other callable, such as a pipeline of `torchvision.transforms.v2`: it is called with one image at a time, with
+  torch's generator seeded for that image
 
-Both are the same for a member that trains alone or stacked. Shapes: B images, C channels, H rows, W columns.
+Both give the same views whether a member trains alone or stacked. Shapes: B images, C channels, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from trainables.data.views import Parameters, PixelViews, Views
 from trainables.own_code import KINDS, imported_own, reason, trial_call
 
 SEEDS = "seeds"
-"""Name of the random numbers of views that declare none: a seed for each image."""
+"""Name of the noise of views that declare none: one seed per image."""
 TOLERANCE = 1e-5
-"""Largest difference that rounding explains."""
+"""Maximum difference attributed to rounding."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class OwnParameters:
     """The random parameters of one view of a batch."""
 
     before: Parameters
-    """Those of the augmentations that the keys ask for."""
+    """Parameters of the augmentations of `Views`."""
     noise: Mapping[str, Tensor]
     batch_dims: Mapping[str, int | None]
-    """Dimension of the batch in each of the random tensors; None if it has none."""
+    """Batch dimension of each random tensor; None without a batch dimension."""
 
     def sliced(self, images: slice) -> OwnParameters:
         """The parameters of a slice of the batch."""
@@ -47,7 +47,7 @@ class OwnParameters:
 
 @dataclass(frozen=True)
 class OwnViews:
-    """The augmentations that the keys ask for, then the user's own."""
+    """The augmentations of `Views`, then the user's own views."""
 
     before: Views
     name: str
@@ -65,8 +65,8 @@ class OwnViews:
         return OwnParameters(before, noise, {name: each.batch_dim for name, each in declared.items()})
 
     def apply(self, images_BCHW: Tensor, parameters: OwnParameters) -> Tensor:
-        """The views `[B, C, H, W]` of images in [0, 1], of a copy of them: the user's code may change it in place, and
-        other views are of the same images."""
+        """The views `[B, C, H, W]` of a copy of images in [0, 1]. The user's code may change the copy in place; other
+        views need the same images."""
         images_BCHW, views = self.before.apply(images_BCHW, parameters.before).clone(), _made(self.name)
         if hasattr(views, "noise"):
             device = images_BCHW.device
@@ -82,24 +82,24 @@ class OwnViews:
 
 
 def views_of(views: Views, pixel_views: PixelViews) -> Views | OwnViews:
-    """What makes the views that a trial asks for."""
+    """The object that makes a trial's views."""
     return OwnViews(views, pixel_views.augmentation) if pixel_views.augmentation else views
 
 
 def about_views(name: str) -> str:
-    """One line on what is lost with views that declare no random numbers; empty for others."""
+    """One line on the drawbacks of views that declare no noise; empty for other views."""
     if hasattr(_made(name), "noise"):
         return ""
     return (
-        f"the views {name} declare no noise, so they are made image by image, which is slow, and what they draw from "
-        "other generators than torch's on the CPU is not repeated when a trial is resumed or stacked"
+        f"the views {name} declare no noise, so they are made image by image, which is slow, and random numbers from "
+        "generators other than torch's on the CPU are not reproduced when a trial is resumed or stacked"
     )
 
 
 @trial_call()
 def check_own_views(name: str, image_shape: tuple[int, int, int], examples: int = 8) -> None:
-    """Try views on so many random images. Raises ValueError, with one line, unless they are images in [0, 1] of the
-    same shape, the same for the same noise, and each of its own image alone."""
+    """Try views on this many random images. Raises ValueError, with one line, unless the results are images in [0, 1]
+    of the same shape, equal for equal noise, and each depends only on its own image."""
     views, shape = OwnViews(Views(), name), (examples, *image_shape)
     images_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     half = slice(0, examples // 2)
@@ -112,7 +112,7 @@ def check_own_views(name: str, image_shape: tuple[int, int, int], examples: int 
         raise ValueError(f"the views {name} must work on {examples} random images, but fail: {why}") from error
     if not isinstance(first, Tensor) or first.shape != images_BCHW.shape or not first.is_floating_point():
         got = f"{[*first.shape]} of {first.dtype}" if isinstance(first, Tensor) else type(first).__name__
-        raise ValueError(f"the views {name} must be float images {[*shape]}, as they are given, but are {got}")
+        raise ValueError(f"the views {name} must be float images {[*shape]}, like their input, but are {got}")
     if not (first.isfinite().all() and first.min() >= -TOLERANCE and first.max() <= 1 + TOLERANCE):
         low, high = (value.item() for value in first.aminmax())
         raise ValueError(f"the views {name} must be in [0, 1], but are from {low:g} to {high:g}; clamp them")
@@ -122,11 +122,12 @@ def check_own_views(name: str, image_shape: tuple[int, int, int], examples: int 
             "an argument), but two calls with the same noise differ"
         )
     if not torch.allclose(part, first[half], atol=TOLERANCE):
-        raise ValueError(f"the views {name} must be of each image alone, but those of half a batch differ")
+        raise ValueError(f"the views {name} must depend on each image alone, but those of half a batch differ")
 
 
 def _made(name: str) -> Any:
-    """What makes the views: an object of the class, or what is named itself. Raises ValueError for what is none."""
+    """The callable that makes the views: an object of the named class, or the named object itself. Raises ValueError if
+    it is not callable."""
     made = imported_own(KINDS["augmentation"], name)
     made = made() if inspect.isclass(made) else made
     if not callable(made):

@@ -1,4 +1,4 @@
-"""Synthetic pairs (x, y) whose conditional density is known: y lies on one of three curves, plus noise (GJE, section
+"""Synthetic pairs (x, y) with a known conditional density: y lies on one of three curves, plus noise (GJE, section
 5.1).
 
 Shapes: N pairs, F = 3 branches.
@@ -18,7 +18,7 @@ NOISE = 0.05
 
 @dataclass(frozen=True)
 class Branches:
-    """The branches of a data set: functions of x in [-1, 1], all equally likely."""
+    """The branches of a data set: equally likely functions of x in [-1, 1]."""
 
     about: str
     functions: tuple[Callable[[Tensor], Tensor], ...]
@@ -51,7 +51,7 @@ BRANCHES: Mapping[str, Branches] = MappingProxyType(
 
 
 def draw_pairs(dataset: str, count: int, generator: torch.Generator) -> Pairs:
-    """Draw pairs: x uniform on [-1, 1], a branch at random, and normal noise."""
+    """Draw pairs: x uniform on [-1, 1], a random branch, and normal noise."""
     x_N = 2 * torch.rand(count, generator=generator, dtype=torch.float64) - 1
     branches_NF = BRANCHES[dataset].at(x_N)
     drawn_N = torch.randint(branches_NF.shape[1], (count,), generator=generator)

@@ -1,5 +1,4 @@
-"""Splits of a data set: which images are trained on, which are held out for validation or tested, and which of these
-are outliers.
+"""Splits of a data set: the images for training, validation and testing, and the outliers among them.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -16,8 +15,8 @@ from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
 from trainables.data.image_files import Images
 
 SPLIT_SEED = 0
-"""Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out
-the same share hold out the same images, whatever their own seeds."""
+"""Seed of the permutation that selects held-out images. Fixed, so that all trials that hold out the same share of a
+data set hold out the same images, whatever their own seeds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +24,13 @@ class Split(Dataset):
     """The images of a data set that one trial uses. Classes, mean and standard deviation are those of all images."""
 
     outlier: Tensor | None = None
-    """bool `[N]`, True for test images of a class that is not trained on; None if there are no such images."""
+    """bool `[N]`, True for test images of a class that is not trained on; None without such images."""
     held_out_images: Images | None = None
     """Test images of the classes that are neither trained on nor tested; None if no class is held out."""
 
     @cached_property
     def labelled_images(self) -> Images:
-        """The training images with a label, which k-NN and probes learn from; `train_images` itself if all have one."""
+        """The labelled training images, from which k-NN and probes learn; `train_images` itself if all have a label."""
         return select_images(self.train_images, self.train_labels != UNLABELLED)
 
     @cached_property
@@ -41,11 +40,11 @@ class Split(Dataset):
 
 
 class TrialSplits(NamedTuple):
-    """The images that a trial trains on and is evaluated on."""
+    """The images on which a trial is trained and evaluated."""
 
     test: Split
     validation: Split | None
-    """The same training images, with validation images in place of the test images. None if none are held out."""
+    """The same training images, with validation images instead of test images. None without held-out images."""
 
 
 def all_classes_split(dataset: Dataset) -> Split:
@@ -56,12 +55,12 @@ def all_classes_split(dataset: Dataset) -> Split:
 def one_class_split(
     dataset: Dataset, normal_class: int, normal_images: int = 0, contamination: float = 0.0, seed: int = 0
 ) -> Split:
-    """The training images of `normal_class` only, and all test images, where those of other classes are outliers.
+    """The training images of `normal_class` only, and all test images, of which other classes are outliers.
 
-    `normal_images` of the class are trained on, 0 for all, and as many labelled training images of other classes as
-    make up the share `contamination` of all that are trained on. A permutation by `seed` chooses both, so that more
-    images or a larger share have the same ones and more. Raises ValueError unless `normal_class` is the index of a
-    class, and if there are too few images to choose from."""
+    Training uses `normal_images` images of the class (0 for all), plus labelled training images of other classes that
+    make up the share `contamination` of all images used. A permutation by `seed` chooses both, so a larger selection
+    contains every smaller one. Raises ValueError unless `normal_class` is the index of a class, and if there are too
+    few images to choose from."""
     _check_class("normal_class", dataset, normal_class)
     trained_N = dataset.train_labels == normal_class
     if normal_images or contamination:
@@ -89,27 +88,27 @@ def _check_normal_images(dataset: Dataset, normal_class: int, asked: int, availa
 
 
 def _count_anomalies(dataset: Dataset, normal_class: int, share: float, normal: int, available: int) -> int:
-    """How many anomalies make up this share of the training images, beside the `normal` ones. Raises ValueError if the
-    share is not 0 and less than one image, or more than there are."""
+    """Number of anomalies that make up this share of the training images in addition to the `normal` images. Raises
+    ValueError if a share above 0 is less than one image or more than the available images."""
     count = round(normal * share / (1 - share))
     if share and not available:
         raise ValueError(
-            f"contamination needs training images of other classes than {dataset.classes[normal_class]}, but "
-            f"{dataset.name} has none, and got contamination={share}"
+            f"contamination needs training images of classes other than {dataset.classes[normal_class]}, but "
+            f"{dataset.name} has none; got contamination={share}"
         )
     if count > available or (share and not count):
         raise ValueError(
-            f"contamination must be at least one and at most the {available} training images of other classes than "
-            f"{dataset.classes[normal_class]} of {dataset.name}, but contamination={share} beside {normal} normal "
-            f"images is {count}"
+            f"contamination must add at least one and at most the {available} training images of classes other than "
+            f"{dataset.classes[normal_class]} of {dataset.name}, but contamination={share} with {normal} normal images "
+            f"adds {count}"
         )
     return count
 
 
 def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:
-    """Training and test images without those of `classes`, whose test images become `held_out_images`. Labels do not
-    change. Unlabelled images are left out because they may be of any class. Raises ValueError unless `classes` are
-    distinct indices of classes, at least one, and at least two classes are left."""
+    """Training and test images without `classes`, whose test images become `held_out_images`. Labels do not change.
+    Unlabelled images are left out, because they may belong to any class. Raises ValueError unless `classes` are at
+    least one distinct class index and at least two classes are left."""
     for index in classes:
         _check_class("each held-out class", dataset, index)
     duplicates = sorted({index for index in classes if classes.count(index) > 1})
@@ -117,8 +116,8 @@ def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:
         raise ValueError(f"a class must be held out once, but got {duplicates[0]} more than once")
     if not 1 <= len(classes) <= len(dataset.classes) - 2:
         raise ValueError(
-            f"at least one class must be held out and two be left of the {len(dataset.classes)} of {dataset.name}, "
-            f"but got {len(classes)} held out"
+            f"of the {len(dataset.classes)} classes of {dataset.name} at least one must be held out and two must be "
+            f"left, but got {len(classes)} held out"
         )
     train_N = ~torch.isin(dataset.train_labels, torch.tensor([*classes, UNLABELLED]))
     held_N = torch.isin(dataset.test_labels, torch.tensor(classes))
@@ -172,12 +171,12 @@ def _check_class(name: str, dataset: Dataset, index: object) -> None:
 def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
     """Return the data set without its validation images, and the same with the validation images as test images.
 
-    Of each class, `share` (in (0, 1)) of the labelled training images, rounded, become validation images; a larger
-    share holds out the same images and more. Unlabelled images remain training images, unless no image has a label:
-    then the share is of all. Where images have groups, whole groups are held out, as many as come nearest to the share
-    of each class, and unlabelled images of these groups are left out. Mean and standard deviation of the channels
-    remain those of all training images. The latest result is cached, so that the members of a cohort share the images.
-    Raises ValueError unless each class keeps and holds out at least one image.
+    A `share` in (0, 1) of each class's labelled training images, rounded, becomes validation images; a larger share
+    contains every smaller one. Unlabelled images stay training images, unless no image has a label; then the share
+    applies to all images. If images have groups, whole groups are held out, as many as come nearest to the share of
+    each class, and unlabelled images of these groups are left out. Mean and standard deviation of the channels remain
+    those of all training images. The latest result is cached, so that the members of a cohort share the images. Raises
+    ValueError unless each class keeps and holds out at least one image.
     """
     held_N = _held_out(dataset, share)
     kept_N = ~held_N
@@ -203,10 +202,10 @@ def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Datase
 
 
 def _held_out(dataset: Dataset, share: float) -> Tensor:
-    """bool `[N]`, True for the images that are held out."""
+    """bool `[N]`, True for held-out images."""
     labels_N = dataset.train_labels
     if not dataset.classes:
-        labels_N = torch.zeros_like(labels_N)  # without labels all images are of one kind
+        labels_N = torch.zeros_like(labels_N)  # without labels all images form one class
     order_N = torch.randperm(len(labels_N), generator=torch.Generator().manual_seed(SPLIT_SEED))
     held_N = torch.zeros(len(labels_N), dtype=torch.bool)
     for label in labels_N[labels_N != UNLABELLED].unique().tolist():
@@ -227,8 +226,8 @@ def _held_out(dataset: Dataset, share: float) -> Tensor:
 
 
 def _in_whole_groups(groups_N: Tensor, labels_N: Tensor, share: float) -> Tensor:
-    """bool `[N]`, True for the labelled images of the groups that are held out, of images in a random order: of each
-    class the first groups, so many that their images come nearest to `share` of it, but one at least."""
+    """bool `[N]`, True for labelled images of held-out groups, for images in a random order: the first groups of each
+    class, at least one, whose total comes nearest to `share` of the class."""
     names, group_N, sizes = groups_N.unique(return_inverse=True, return_counts=True)
     first = torch.full(sizes.shape, len(groups_N)).scatter_reduce_(0, group_N, torch.arange(len(groups_N)), "amin")
     held = torch.zeros(len(names), dtype=torch.bool)

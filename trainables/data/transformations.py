@@ -1,5 +1,5 @@
-"""Fixed transformations of images that a network learns to tell apart: mirror images, shifts and rotations. They need
-no random numbers, and keep the size of images, which are square.
+"""Fixed transformations of square images that a network learns to classify: mirroring, shifts and rotations. They need
+no random numbers and keep the image size.
 
 Shapes: T transformations, B images of C channels, H rows and W columns.
 """
@@ -12,23 +12,23 @@ import torch
 from torch import Tensor
 
 TURNS = 4
-"""Rotations by multiples of 90 degrees, that by 0 among them."""
+"""Number of rotations by multiples of 90 degrees, including 0."""
 DIRECTIONS = (-1, 0, 1)
 """Directions of a shift along one axis."""
 
 
 @dataclass(frozen=True)
 class Transformation:
-    """A mirror image, then a shift, then a rotation."""
+    """Mirroring, then a shift, then a rotation."""
 
     turns: int = 0
-    """Rotations by 90 degrees, counter-clockwise."""
+    """Number of rotations by 90 degrees, counter-clockwise."""
     rows: int = 0
     """Direction of the shift along the columns: 1 is down."""
     columns: int = 0
     """Direction of the shift along the rows: 1 is right."""
     flip: bool = False
-    """Whether left and right are exchanged."""
+    """Whether left and right are swapped."""
 
     def __call__(self, images_BCHW: Tensor, pixels: int) -> Tensor:
         """The transformed images; `pixels` is the distance of a shift."""
@@ -38,8 +38,7 @@ class Transformation:
 
 
 def transformations(*, shifts: bool, flips: bool) -> tuple[Transformation, ...]:
-    """All rotations, with all shifts and all mirror images of them if these are asked for: 4, 8, 36 or 72. The first
-    one is the identity."""
+    """All rotations, optionally combined with all shifts and mirrorings: 4, 8, 36 or 72. The first is the identity."""
     directions = sorted(DIRECTIONS, key=abs) if shifts else (0,)
     return tuple(
         Transformation(turns, rows, columns, flip)
@@ -50,13 +49,13 @@ def transformations(*, shifts: bool, flips: bool) -> tuple[Transformation, ...]:
 
 
 def transformed(images_BCHW: Tensor, each: Sequence[Transformation], pixels: int = 0) -> Tensor:
-    """The images by each transformation, `[T, B, C, H, W]`."""
+    """The images under each transformation, `[T, B, C, H, W]`."""
     return torch.stack([transformation(images_BCHW, pixels) for transformation in each])
 
 
 def shifted(images_BCHW: Tensor, pixels: int, dim: int) -> Tensor:
-    """The images moved by `pixels` along a dimension, towards larger indices if these are above 0. What becomes free
-    is filled by the mirror image of what is beside it."""
+    """The images moved by `pixels` along a dimension, towards larger indices if positive. The gap is filled by
+    reflection."""
     size, distance = images_BCHW.shape[dim], abs(pixels)
     if not pixels:
         return images_BCHW
@@ -67,8 +66,8 @@ def shifted(images_BCHW: Tensor, pixels: int, dim: int) -> Tensor:
 
 
 def shift_in_pixels(translation: float, image_shape: tuple[int, ...]) -> int:
-    """The distance of a shift by this share of an image's side. Raises ValueError if a shift is asked for, but is less
-    than one pixel of images `(C, H, W)`."""
+    """The distance in pixels of a shift by this share of an image's side. Raises ValueError if the share is above 0 but
+    less than one pixel of images `(C, H, W)`."""
     side = image_shape[-1]
     pixels = round(translation * side)
     if translation and not pixels:

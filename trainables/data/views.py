@@ -1,8 +1,9 @@
-"""Augmented views of a batch of images. Each image has its own parameters, drawn on the CPU and applied on its device.
+"""Augmented views of a batch of images. Each image has its own parameters, which are drawn on the CPU and applied on
+the image's device.
 
-The order is that of MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip; `PixelViews` can put the
-colour jitter first. `prepare` then turns pixels into the input of networks.
-Shapes: B images, C channels (1 or 3), H rows, W columns.
+The order follows MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip; `PixelViews` can put the
+colour jitter first. `prepare` then turns pixels into the input of networks. Shapes: B images, C channels (1 or 3), H
+rows, W columns.
 """
 
 from __future__ import annotations
@@ -28,37 +29,38 @@ FLIPS: Mapping[str, tuple[str, ...]] = {
 
 @checked
 class PixelViews:
-    """How views are flipped, ordered and scaled. The defaults are those of MoCo v2. They are apart from `Views` because
-    every key of `Views` is part of every trial's id."""
+    """How views are flipped, ordered and scaled. The defaults follow MoCo v2. These keys are separate from `Views`
+    because every key of `Views` is part of every trial's id."""
 
     flip_direction: Annotated[str, one_of(*FLIPS)] = "horizontal"
-    """Direction of flips: horizontal, vertical, or both, which are two independent flips of the same probability."""
+    """Direction of flips: `horizontal`, `vertical`, or `both` (two independent flips of the same probability)."""
     jitter_first: bool = False
-    """Jitter colours before the crop instead of after it. The contrast is then that of the whole image. Image files are
-    cropped while they are decoded, so for them this is impossible."""
+    """Jitter colours before the crop instead of after it, so that the contrast refers to the whole image. Impossible
+    for image files, which are cropped while they are decoded."""
     normalise: bool = True
     """Subtract the mean and divide by the standard deviation of each channel. False leaves pixels in [0, 1]."""
     binarise: bool = False
-    """Make pixels above 0.5 white and all others black, after the augmentation, and in evaluation, too."""
+    """Make pixels above 0.5 white and all others black, after the augmentation and also in evaluation."""
     contrast_normalise: bool = added(False)
-    """In place of `normalise`: subtract each image's mean from its pixels, divide them by their mean absolute value
-    (the L1 norm), and scale them to [0, 1] by the least and the largest value in the training images of all classes.
-    Decoders are to return these images. One class's own range, which the authors of Deep SVDD take, would be another
-    for each member of a cohort."""
+    """Instead of `normalise`: subtract each image's mean from its pixels, divide by their mean absolute value (the L1
+    norm), and scale to [0, 1] by the smallest and largest value in the training images of all classes. These images are
+    also the target of decoders. The authors of Deep SVDD use the range of the normal class, which would differ between
+    members of a cohort."""
 
     augmentation: Annotated[str, one_of("", own="my_views:MyViews")] = added("")
-    """Views of your own, `my_views:MyViews`, which come after the augmentations of the other keys: an object or a class
-    with declared noise, or a pipeline of `torchvision.transforms.v2`."""
+    """Your own views, `my_views:MyViews`, applied after the augmentations of the other keys: an object or class with
+    declared noise, or a pipeline of `torchvision.transforms.v2`."""
 
     def __post_init__(self) -> None:
         if self.binarise and self.contrast_normalise:
             raise ValueError(
-                "binarise leaves no contrast to normalise, so one of binarise and contrast_normalise must be false"
+                "binarise leaves no contrast to normalise, so binarise or contrast_normalise must be false, but both "
+                "are true"
             )
 
 
 DEFAULT = PixelViews()
-"""Views as most papers make them."""
+"""The views of most papers."""
 
 
 ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -76,12 +78,12 @@ BLUR_SIGMA = (0.1, 2.0)
 """Range of the blur's sigma in pixels."""
 
 LEAST_CONTRAST = 1e-6
-"""The least number that contrasts are divided by, far below one level of grey in one pixel of 512 by 512."""
+"""Minimum divisor of contrasts, far below one grey level in one pixel of a 512x512 image."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """The random parameters of one view of a batch. It holds those of active augmentations only."""
+    """The random parameters of one view of a batch, for active augmentations only."""
 
     values: Mapping[str, Tensor]
     """Name -> float32 `[B]`: `top left height width` (pixels), `rotation` (degrees), `right down` (pixels),
@@ -93,7 +95,7 @@ class Parameters:
     """Whether the colour jitter comes before the crop."""
 
     def to(self, device: torch.device | str) -> Parameters:
-        """The same parameters on `device`, in a single copy that the host does not wait for."""
+        """The same parameters on `device`, moved in a single copy without waiting for it."""
         if not self.values or next(iter(self.values.values())).device == torch.device(device):
             return self
         stacked_NB = torch.stack(list(self.values.values())).to(device, non_blocking=True)
@@ -106,37 +108,38 @@ class Parameters:
 
 @checked
 class Views:
-    """The augmentations of a view and their strength. By default there are none."""
+    """The augmentations of a view and their strength. By default views are not augmented."""
 
     crop_scale: Annotated[float, between(0, 1, above=True)] = 1.0
-    """Smallest area of the random resized crop as a share of the image, in (0, 1]; 1 for no crop."""
+    """Minimum area of the random resized crop as a share of the image; 1 for no crop."""
     crop_ratio: Annotated[float, between(1, 100)] = 4 / 3
-    """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; crop_ratio is in [1, 100]."""
+    """The crop's aspect ratio is log-uniform in [1/crop_ratio, crop_ratio]."""
     flip: Annotated[float, between(0, 1)] = 0.0
-    """Probability of a flip, horizontal unless `flip_direction` says otherwise."""
+    """Probability of a flip (horizontal by default, see `flip_direction`)."""
     brightness: Annotated[float, at_least(0)] = 0.0
-    """The jitter's brightness factor is uniform in [max(0, 1 - brightness), 1 + brightness]."""
+    """The brightness factor of the colour jitter is uniform in [max(0, 1 - brightness), 1 + brightness]."""
     contrast: Annotated[float, at_least(0)] = 0.0
     """Like brightness, for contrast."""
     saturation: Annotated[float, at_least(0)] = 0.0
-    """Like brightness, for saturation. No effect on images of one channel."""
+    """Like brightness, for saturation. No effect on one-channel images."""
     hue: Annotated[float, between(0, 0.5)] = 0.0
-    """The jitter turns hues by up to this share of the colour circle, at most 0.5. No effect on one channel."""
+    """Maximum hue rotation of the colour jitter, as a share of the colour circle. No effect on one-channel images."""
     jitter: Annotated[float, between(0, 1)] = 0.0
-    """Probability that an image's colours are jittered. The order of the four operations is drawn once per batch;
-    torchvision draws it for each image."""
+    """Probability of colour jitter for an image. The order of the four operations is drawn once per batch; torchvision
+    draws it per image."""
     greyscale: Annotated[float, between(0, 1)] = 0.0
-    """Probability that an image loses its colour. No effect on images of one channel."""
+    """Probability of conversion to greyscale. No effect on one-channel images."""
     blur: Annotated[float, between(0, 1)] = 0.0
-    """Probability of a Gaussian blur with sigma uniform in [0.1, 2] pixels and a kernel of a tenth of the side."""
+    """Probability of a Gaussian blur with sigma uniform in [0.1, 2] pixels and a kernel of about a tenth of the
+    side."""
     rotation: Annotated[float, between(0, 180)] = 0.0
-    """Rotations are uniform in [-rotation, rotation] degrees; rotation is at most 180."""
+    """Rotations are uniform in [-rotation, rotation] degrees."""
     shift: Annotated[float, at_least(0)] = 0.0
-    """Shifts along both axes are real numbers, uniform in [-shift, shift] pixels. Pixels from outside are 0."""
+    """Shifts along both axes are real numbers, uniform in [-shift, shift] pixels. Pixels outside the image are 0."""
 
     def draw(self, generator: torch.Generator, shape: Sequence[int], pixel_views: PixelViews = DEFAULT) -> Parameters:
         """Draw the parameters for a batch of `shape` (n, C, H, W), with a CPU generator, so that they are the same on
-        any device. Raises ValueError if colours are to change and C is neither 1 nor 3."""
+        any device. Raises ValueError if colours change and C is neither 1 nor 3."""
         n, channels, height, width = shape
         uniform, happens = partial(_uniform, generator, n), partial(_happens, generator, n)
         values: dict[str, Tensor] = {}
@@ -183,7 +186,7 @@ class Views:
         return view_BCHW
 
     def _draw_jitter(self, generator: torch.Generator, n: int, order: Sequence[str]) -> dict[str, Tensor]:
-        """Which images are jittered, and the factors of these operations."""
+        """The images that are jittered, and the factors of these operations."""
         values = {"jitter": _happens(generator, n, self.jitter)}
         for name in sorted(order):
             strength = getattr(self, name)
@@ -192,7 +195,7 @@ class Views:
         return values
 
     def _draw_order(self, generator: torch.Generator, channels: int) -> tuple[str, ...]:
-        """The active operations of the jitter in a random order; empty if there is no jitter."""
+        """The active operations of the jitter in a random order; empty without jitter."""
         active = [name for name in ADJUST if self.jitter and getattr(self, name)]
         if (active or self.greyscale) and channels not in (1, 3):
             raise ValueError(f"images whose colours change must have 1 or 3 channels, but got {channels}")
@@ -202,7 +205,7 @@ class Views:
 
 
 def scale_pixels(images_BCHW: Tensor, levels: int) -> Tensor:
-    """Convert uint8 pixels in 0..levels to float32 in [0, 1], where float images are already."""
+    """Convert uint8 pixels in 0..levels to float32 in [0, 1]; float images are already in this range."""
     return images_BCHW if images_BCHW.is_floating_point() else images_BCHW.float() / levels
 
 
@@ -213,9 +216,9 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
 
 
 def prepare(images_BCHW: Tensor, pixel_views: PixelViews, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Turn pixels in [0, 1], augmented or not, into the input of networks: binarise and normalise them, as
-    `pixel_views` says, with the mean and standard deviation of each channel, or the numbers in their place that
-    `prepare_pixels` takes."""
+    """Turn pixels in [0, 1], augmented or not, into the input of networks: binarise and normalise them as `pixel_views`
+    defines, with the mean and standard deviation of each channel, or with `low` and `span` of `prepare_pixels`
+    instead."""
     pixels_BCHW = prepare_pixels(images_BCHW, pixel_views, mean, std)
     normalised = pixel_views.normalise and not pixel_views.contrast_normalise
     return normalise(pixels_BCHW, mean, std) if normalised else pixels_BCHW
@@ -224,29 +227,29 @@ def prepare(images_BCHW: Tensor, pixel_views: PixelViews, mean: tuple[float, ...
 def prepare_pixels(
     images_BCHW: Tensor, pixel_views: PixelViews, low: tuple[float, ...], span: tuple[float, ...]
 ) -> Tensor:
-    """As `prepare`, but without the normalisation of channels: what decoders are trained to return. Where contrast is
-    normalised, `low` and `span` are the least value and the range of the training images (see `contrast_range`)."""
+    """As `prepare`, but without the normalisation of channels: the target of decoders. With `contrast_normalise`, `low`
+    and `span` are the smallest value and the range of the training images (see `contrast_range`)."""
     if pixel_views.contrast_normalise:
         return normalise(normalise_contrast(images_BCHW), low, span)
     return (images_BCHW > 0.5).to(images_BCHW.dtype) if pixel_views.binarise else images_BCHW
 
 
 def normalise_contrast(images_BCHW: Tensor) -> Tensor:
-    """Each image minus its mean, over its mean absolute value: the global contrast normalisation of Deep SVDD with its
-    L1 scale. An image of one colour becomes 0."""
+    """Each image minus its mean, divided by its mean absolute value: Deep SVDD's global contrast normalisation with L1
+    scale. An image of one colour becomes 0."""
     centred_BCHW = images_BCHW - images_BCHW.mean((-3, -2, -1), keepdim=True)
     return centred_BCHW / centred_BCHW.abs().mean((-3, -2, -1), keepdim=True).clamp_min(LEAST_CONTRAST)
 
 
 def contrast_range(batches: Iterable[Tensor]) -> tuple[float, float]:
-    """The least value and the range, above 0, of images in [0, 1] with their contrast normalised."""
+    """The smallest value and the range (above 0) of contrast-normalised images, given images in [0, 1]."""
     values = [normalise_contrast(images_BCHW).aminmax() for images_BCHW in batches]
     low, high = min(low.item() for low, _ in values), max(high.item() for _, high in values)
     return low, max(high - low, LEAST_CONTRAST)
 
 
 def _jitter(images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-    """The images with their colours jittered where `parameters` say so."""
+    """The images, with the colours of those selected by `parameters` jittered."""
     if "jitter" not in parameters.values:
         return images_BCHW
     jittered_BCHW = images_BCHW
@@ -260,7 +263,7 @@ def _uniform(generator: torch.Generator, n: int, low: float, high: float) -> Ten
 
 
 def _happens(generator: torch.Generator, n: int, probability: float) -> Tensor:
-    """1 with this probability, else 0, float32 `[n]`."""
+    """1 with this probability, otherwise 0, float32 `[n]`."""
     return (torch.rand(n, generator=generator) < probability).float()
 
 

@@ -258,13 +258,13 @@ def test_images_in_folders_that_are_missing_or_broken(command_line: CommandLine)
     def error() -> str:
         return command_line.refuse("--data", data, name="imagenet_linear", preset="paper").error
 
-    assert error().startswith(f"imagenet is absent from {data} and not to be downloaded; put its images into {folder}/")
+    assert error().startswith(f"imagenet is absent from {data} and is not downloaded; put its images into {folder}/")
     write_imagenet(command_line.folder / "data")
     (broken := folder / "train/n01440764/n01440764_0.JPEG").write_bytes(b"\xff\xd8\xff")
     message = f"1 of 18 images of imagenet cannot be read, the first is {broken} (not an image); remove or replace them"
     assert error() == message
     (folder / "val").rename(folder / "validation")
-    assert error().startswith(f"imagenet is without the split 'val': there is no folder {folder / 'val'}; ")
+    assert error().startswith(f"imagenet lacks the split 'val': there is no folder {folder / 'val'}; ")
 
 
 def test_a_class_smaller_than_the_batch(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

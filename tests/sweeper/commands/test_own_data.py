@@ -86,7 +86,7 @@ def test_other_data_are_other_trials(cells: Path, tmp_path: Path, capsys: pytest
             "no dataset 'cifar11' (did you mean 'cifar10'?); --describe datasets lists all;",
         ),
         (["--axis", "dataset=digits,my_cells:Cells"], "dataset=my_cells:Cells must be set for all trials, but is one"),
-        ([*CLASS, "--set", "image_size=24"], "image_channels, image_size and image_width must be those of the images"),
+        ([*CLASS, "--set", "image_size=24"], "image_channels, image_size and image_width must match the images"),
         ([*CLASS, "--set", "greyscale=0.2"], "greyscale needs images of 1 or 3 channels, but those of my_cells:Cells"),
         ([*CLASS, "--set", "knn=61"], "knn must not exceed the 60 labelled training images of my_cells:Cells, but got"),
         (["--set", "dataset=arrays", "--data", "."], "dataset=arrays needs train_images.npy and test_images.npy in "),

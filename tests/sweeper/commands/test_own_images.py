@@ -95,11 +95,11 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
         (["--set", "normal_class=1", "--data", "{numbers}"], "a class whose name is a number must have that number, "),
         (
             ["--normal-class", "good", "--data", "{good}", "--set", "validation=0", "--set", "contamination=0.2"],
-            "contamination needs training images of other classes than good, but folder has none, and got ",
+            "contamination needs training images of classes other than good, but folder has none; got ",
         ),
         (
             ["--normal-class", "dog", "--data", "{none}"],
-            "dataset=folder is without the split 'train': there is no folder ",
+            "dataset=folder lacks the split 'train': there is no folder ",
         ),
         (["--normal-class", "dog", "--alarm-rate", "1.5"], "`0 < alarm-rate < 1` must hold, but got --alarm-rate 1.5"),
         (

@@ -155,9 +155,9 @@ def test_an_empty_batch_is_empty(folder: ImageFiles) -> None:
 
 
 def test_generators_must_not_be_shared(folder: ImageFiles) -> None:
-    with pytest.raises(ValueError, match="each of the 2 images needs a generator of its own, but got 1"):
+    with pytest.raises(ValueError, match="each of the 2 images needs its own generator, but got 1"):
         folder.crops(torch.arange(2), generators(1), 1, 0.5, 4 / 3)
-    with pytest.raises(ValueError, match="needs a generator of its own"):
+    with pytest.raises(ValueError, match="needs its own generator"):
         folder.crops(torch.arange(2), generators(1) * 2, 1, 0.5, 4 / 3)
 
 

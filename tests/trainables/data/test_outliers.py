@@ -138,9 +138,9 @@ def test_a_folder_gives_at_most_MAX_OUTLIERS_images(tmp_path: Path, monkeypatch:
          "digits32, digits_tint, fashion_mnist, mnist, mnist32, stl10, svhn, held_out, noise, inverted, shuffled, "
          "blurred"),
         ("imagenet", "no outliers 'imagenet'"),
-        ("digits", "outliers must come from another set than the one trained on, but got 'digits' for both"),
+        ("digits", "outliers must come from another data set than the training images, but got 'digits' for both"),
         ("digits32", "outliers must have as many channels as the images of digits, 1, but those of 'digits32' have 3"),
-        ("held_out", "the outliers 'held_out' need classes that are held out, but none are"),
+        ("held_out", "the outliers 'held_out' need held-out classes, but got held_out=''"),
     ],
 )  # fmt: skip
 def test_unsuitable_outliers_are_refused(digits: Dataset, name: str, message: str) -> None:

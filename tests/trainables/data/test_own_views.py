@@ -132,8 +132,8 @@ REFUSALS: dict[object, str] = {
     3: "the views my_views:Gain must be callable, but are of type int",
     Bright: "must be in [0, 1], but are from 1.",
     Drawing: "must draw no random numbers (declare them in noise(batch, image_shape) and take them as an",
-    Mixing: "must be of each image alone, but those of half a batch differ",
-    Smaller: "must be float images [8, 2, 9, 10], as they are given, but are [8, 2, 9, 9] of torch.float32",
+    Mixing: "must depend on each image alone, but those of half a batch differ",
+    Smaller: "must be float images [8, 2, 9, 10], like their input, but are [8, 2, 9, 9] of torch.float32",
     Failing: "must work on 8 random images, but fail: RuntimeError: no way",
 }
 

@@ -107,8 +107,11 @@ def test_held_out_test_images_are_kept_apart(digits: Dataset) -> None:
         ((-1,), "each held-out class must be one of 0..9 for digits, but got -1"),
         ((True,), "each held-out class must be one of 0..9 for digits, but got True"),
         ((4, 1, 4), "a class must be held out once, but got 4 more than once"),
-        (tuple(range(9)), "one class must be held out and two be left of the 10 of digits, but got 9 held out"),
-        ((), "one class must be held out and two be left of the 10 of digits, but got 0 held out"),
+        (
+            tuple(range(9)),
+            "of the 10 classes of digits at least one must be held out and two must be left, but got 9 held out",
+        ),
+        ((), "of the 10 classes of digits at least one must be held out and two must be left, but got 0 held out"),
     ],
 )
 def test_classes_that_cannot_be_held_out_are_refused(digits: Dataset, classes: tuple[int, ...], message: str) -> None:
@@ -326,8 +329,8 @@ def test_unlabelled_images_are_no_anomalies(half_labelled: Dataset) -> None:
         (
             10,
             0.01,
-            "contamination must be at least one and at most the 1132 training images of other classes than 3 of "
-            "digits, but contamination=0.01 beside 10 normal images is 0",
+            "contamination must add at least one and at most the 1132 training images of classes other than 3 of "
+            "digits, but contamination=0.01 with 10 normal images adds 0",
         ),
     ],
 )
@@ -341,9 +344,7 @@ def test_too_few_images_are_refused_with_their_class_and_number(
 
 def test_normal_images_alone_cannot_be_contaminated(digits: Dataset) -> None:
     normal = one_class_split(digits, 3)
-    with pytest.raises(
-        ValueError, match=r"needs training images of other classes than 3, but digits has none, and got"
-    ):
+    with pytest.raises(ValueError, match=r"needs training images of classes other than 3, but digits has none; got"):
         one_class_split(normal, 3, 0, 0.1)
 
 

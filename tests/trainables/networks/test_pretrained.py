@@ -162,7 +162,7 @@ def test_a_trial_is_identified_by_the_content_of_the_file(theirs: nn.Module, wei
     planned = config_of(weights)
     weights.write_bytes(copy.read_bytes())
     with pytest.raises(
-        ValueError, match=r"weights.pth must be those that the trials were planned with .* have changed"
+        ValueError, match=r"weights.pth must be the ones that the trials were planned with .* have changed"
     ):
         TrainingCohort([planned], HERE, torch.device("cpu"), None)
 

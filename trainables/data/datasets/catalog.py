@@ -19,15 +19,15 @@ DATASETS: Mapping[str, Source] = dict(
 
 
 def load(name: str, root: Path) -> Dataset:
-    """Load the data set `name` from the folder `root`. Raises DataError for an unknown name, and if files are corrupt,
-    or absent and cannot be downloaded."""
+    """Load the data set `name` from the folder `root`. Raises DataError for an unknown name, and for files that are
+    corrupt, or absent and not downloadable."""
     if name not in DATASETS:
         raise DataError(unknown("dataset", name, sorted(DATASETS), "--describe datasets lists all"))
     return DATASETS[name].load(root)
 
 
 def check_dataset(dataset: Dataset) -> None:
-    """Raises DataError if an image file of the data set cannot be read. Tensors were read when they were loaded."""
+    """Raises DataError if an image file of the data set cannot be read. Tensors were already read on loading."""
     parts = (dataset.train_images, dataset.test_images)
     paths = [path for part in parts if isinstance(part, ImageFiles) for path in part.paths()]
     check_image_files(dataset.name, paths)

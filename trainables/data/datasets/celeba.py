@@ -1,4 +1,4 @@
-"""CelebA: faces with binary attributes, read by torchvision, decoded once and cached. Attributes have torchvision's
+"""CelebA: faces with binary attributes, read by torchvision, decoded once and cached. Attributes use torchvision's
 names in lower case.
 
 Shapes: N images, A hair colours.
@@ -20,34 +20,34 @@ from trainables.data.datasets.downloads import cached_tensors, check_regular
 from trainables.data.errors import DataError
 
 SIDE = 64
-"""Pixels along each side of an image as models see it."""
+"""Height and width of an image, in pixels, as models see it."""
 CROP = 178
-"""Pixels along each side of the central square of a file that is reduced to an image."""
+"""Side, in pixels, of a file's central square, which is scaled down to an image."""
 ARCHIVE, IMAGES = "img_align_celeba.zip", "img_align_celeba"
-"""The published archive of images, and the folder in it."""
+"""The published archive of images, and the folder inside it."""
 CACHE = f"central{CROP}_side{SIDE}.pt"
 """The decoded images and their binary attributes, 2.3 GB, in the folder of the other files."""
 SITE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 BLOCK = 256
-"""Images that a thread decodes at a time."""
+"""Number of images that a thread decodes at a time."""
 CONTENT = "male"
-"""The binary attribute that tells the classes."""
+"""The binary attribute that defines the classes."""
 HAIR = ("bald", "black_hair", "blond_hair", "brown_hair", "gray_hair")
-"""The binary attributes that make the attribute `hair`, in the order of its values."""
+"""The binary attributes that form the attribute `hair`, in the order of its values."""
 BINARY = (
     *("5_o_clock_shadow", "bags_under_eyes", "bangs", "big_lips", "big_nose", "bushy_eyebrows", "eyeglasses"),
     *("heavy_makeup", "high_cheekbones", "male", "mouth_slightly_open", "no_beard", "oval_face", "pointy_nose"),
     *("smiling", "straight_hair", "wavy_hair", "wearing_earrings", "wearing_lipstick", "young"),
 )
-"""The 20 binary attributes that are labels of their own."""
+"""The 20 binary attributes that are separate labels."""
 ATTRIBUTES: Mapping[str, int] = {"hair": len(HAIR), **dict.fromkeys(BINARY, 2)}
 """Name of each attribute of the data set -> its number of classes."""
 
 
 def celeba(root: Path) -> Dataset:
-    """CelebA: 162,770 training and 19,962 test images of faces, 3x64x64: the central square of 178 pixels, reduced to
-    64. The classes are female and male. Attributes are the hair colour, where exactly one is given, and 20 binary ones.
-    The files are not downloaded. They are decoded once, into a file beside them."""
+    """CelebA: 162,770 training and 19,962 test images of faces, 3x64x64: the central square of 178 pixels, scaled to
+    64. The classes are female and male. Attributes are hair colour, if exactly one is given, and 20 binary attributes.
+    The files are not downloaded. They are decoded once into a file beside them."""
     folder = root / "celeba"
     try:
         tensors = cached_tensors(folder / CACHE, root / ".celeba.lock", partial(_decode, root, folder))
@@ -77,8 +77,8 @@ def _labels(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
 
 
 def hair_colour(positive_NA: Tensor) -> Tensor:
-    """The hair colour, int64 `[N]`: the only positive one of an image's binary attributes (`[N, A]`, 0 or 1), or
-    UNLABELLED if none or several are positive."""
+    """The hair colour, int64 `[N]`: the single positive attribute of an image (`[N, A]`, 0 or 1), or UNLABELLED if none
+    or several are positive."""
     return torch.where(positive_NA.sum(dim=1) == 1, positive_NA.long().argmax(dim=1), UNLABELLED)
 
 
@@ -101,8 +101,8 @@ def _decode(root: Path, folder: Path) -> Mapping[str, Tensor]:
 
 
 def _check_files(folder: Path) -> None:
-    """Unpack the archive of images if that has not been done. Raises DataError unless all files are there and those
-    with a published checksum have it."""
+    """Unpack the archive of images if needed. Raises DataError if a file is missing or differs from its published
+    checksum."""
     from torchvision.datasets import CelebA
     from torchvision.datasets.utils import check_integrity, extract_archive
 
@@ -110,7 +110,7 @@ def _check_files(folder: Path) -> None:
     files = {file: md5 for _, md5, file in CelebA.file_list if not (unpacked and file == ARCHIVE)}
     if absent := [file for file in files if not (folder / file).exists()]:
         raise DataError(
-            f"celeba is incomplete and not to be downloaded; put {', '.join(absent)} into {folder}, from {SITE}"
+            f"celeba is incomplete and is not downloaded; put {', '.join(absent)} into {folder}, from {SITE}"
         )
     check_regular(folder / file for file in files)
     for file, md5 in files.items():

@@ -1,7 +1,7 @@
-"""Images in class folders, `FOLDER/SPLIT/CLASS/*`: ImageNet, or any other images in its folders, decoded on demand; and
-the user's own images of any size, resized when they are loaded.
+"""Images in class folders, `FOLDER/SPLIT/CLASS/*`: ImageNet, or other images in its folders, decoded on demand; and the
+user's own images of any size, resized on loading.
 
-Shapes: N images, C channels, S the length of a side.
+Shapes: N images, C channels, S pixels along a side.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ from trainables.data.errors import DataError
 from trainables.data.image_files import ImageFiles, decode_file, read_header
 
 SIDE = 224
-"""Pixels along each side of an image of ImageNet as models see it."""
+"""Height and width of an ImageNet image, in pixels, as models see it."""
 FOLDER = "folder"
 """Name of the data set of the user's own images."""
 SPLITS = ("train", "test")
 MAX_BYTES = 4 << 30
-"""Largest size of all decoded images together, which every training process keeps in memory."""
+"""Maximum size of all decoded images together, which every training process keeps in memory."""
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 """Endings of the names of image files, in upper or lower case."""
 IGNORED = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx", "@eadir"})
-"""Names, in lower case, of what file managers and archives leave in folders."""
+"""Names, in lower case, of files that file managers and archives leave in folders."""
 MADE = {
     FOLDER: "each file upright, as a whole, resized to a square by Pillow's bilinear filter",
     "imagenet": "each file resized to 256/224 of the side by Pillow's bilinear filter, then its central square",
@@ -48,18 +48,18 @@ MADE = {
 """Data set of image files -> how its files become arrays, as the file of a model has it. A change of how they do must
 change this text, too, so that a model refuses files that it would see otherwise than in training."""
 MAX_NAMED = 20
-"""Most foreign files that an error names."""
+"""Maximum number of foreign files that an error names."""
 MAX_PAGED, MAX_IGNORED = 3, 3
-"""Most files with several pages, and most files that are left out, that a line for the user names."""
+"""Maximum numbers of multi-page files and of ignored files that a line for the user names."""
 
 
 def imagenet(root: Path) -> Dataset:
-    """ImageNet's training and validation images as 3x224x224, each decoded when it is needed. Other images in the same
-    folders are read likewise."""
+    """ImageNet's training and validation images as 3x224x224, each decoded on demand. Other images in the same folders
+    are read in the same way."""
     folder = root / "imagenet"
     if not folder.is_dir():
         raise DataError(
-            f"imagenet is absent from {root} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
+            f"imagenet is absent from {root} and is not downloaded; put its images into {folder}/train/CLASS/ and "
             f"{folder}/val/CLASS/, from https://image-net.org"
         )
     train_names, train_labels, classes = list_images("imagenet", folder, "train")
@@ -79,9 +79,9 @@ def imagenet(root: Path) -> Dataset:
 
 
 def list_folder(root: Path) -> ImageListing:
-    """List the folder `root`, with remarks on its images. Raises DataError, with one line, if it is not laid out as
-    `list_images` requires, or for a file that is no image of a legal size. A class may be absent from one of the
-    splits. Classes whose names are all numbers are in their order, others in that of their names as text."""
+    """List the folder `root`, with remarks on its images. Raises DataError, with one line, if its layout differs from
+    the one that `list_images` requires, or if a file is not an image of a legal size. A class may be absent from one of
+    the splits. Classes are sorted numerically if all names are numbers, otherwise as text."""
     listing = _listing(root)
     paths = [path for split in listing.paths for path in split]
     with ThreadPoolExecutor() as pool:
@@ -94,14 +94,17 @@ def list_folder(root: Path) -> ImageListing:
     if paged := [path for path, header in zip(paths, headers, strict=True) if header.paged]:
         named = ", ".join(os.path.relpath(path, root) for path in paged[:MAX_PAGED])
         more = f" and {len(paged) - MAX_PAGED} more" if len(paged) > MAX_PAGED else ""
-        remarks.append(f"warning: only the first page or frame is used of {len(paged)} of them, {named}{more}")
+        remarks.append(
+            f"warning: {len(paged)} of them have several pages or frames, of which only the first is used: "
+            f"{named}{more}"
+        )
     if transparent := sum(header.transparent for header in headers):
-        remarks.append(f"{transparent} of them have transparent pixels, which are shown on white")
+        remarks.append(f"{transparent} of them have transparent pixels, which are placed on white")
     return remember(replace(listing, remarks=tuple(remarks)))
 
 
 def _listing(root: Path) -> ImageListing:
-    """The same, without the remarks."""
+    """As `list_folder`, without the remarks."""
     by_class = [_by_class(*list_images(f"dataset={FOLDER}", root, split)) for split in SPLITS]
     names = {name for files_of in by_class for name in files_of}
     numbers = all(map(str.isdecimal, names))
@@ -124,15 +127,15 @@ def _by_class(files: NDArray[np.bytes_], labels_N: Tensor, names: tuple[str, ...
 
 
 def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
-    """Images of your own, each resized as a whole to a square.
+    """Your own images, each resized as a whole to a square.
 
     Returns the images of `root` as `[N, channels, size, size]`. Raises DataError, with one line, if a file cannot be
-    decoded, if they are not the images of this `digest` (unless that is empty), or if they need too much memory."""
+    decoded, if the images do not match this `digest` (unless it is empty), or if they need too much memory."""
     listing = _listing(root)
     if digest and digest != listing.digest:
         raise DataError(
-            f"the images in {root} must be those that the trials were planned with (image_digest={digest}), but have "
-            f"changed (image_digest={listing.digest}); run the command again for trials on the new ones"
+            f"the images in {root} must be the ones that the trials were planned with (image_digest={digest}), but "
+            f"have changed (image_digest={listing.digest}); run the command again for trials on the new images"
         )
     need = sum(map(len, listing.paths)) * channels * size * size
     if need > MAX_BYTES:
@@ -155,12 +158,12 @@ def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
         classes=listing.classes,
         levels=255,
         mean=tuple(mean.tolist()),
-        std=tuple(std.clamp(min=1 / 255).tolist()),  # images of one value have none
+        std=tuple(std.clamp(min=1 / 255).tolist()),  # constant images have a deviation of 0
     )
 
 
 def _digests(root: Path, paths: list[str]) -> tuple[str, list[bytes]]:
-    """The digest of a listing, 12 hexadecimal digits, and that of the content of each file. Raises DataError if a file
+    """The digest of a listing (12 hexadecimal digits) and the digest of each file's content. Raises DataError if a file
     cannot be read."""
 
     def hashed(path: str) -> bytes:
@@ -194,23 +197,23 @@ def read_images(paths: Sequence[str], size: int, channels: int) -> Tensor:
 
 
 def _resized(image: Image.Image, size: int, mode: str) -> list[Image.Image]:
-    """The whole image, upright as its camera was held, as a square."""
+    """The whole image, upright according to its camera's orientation, as a square."""
     upright = ImageOps.exif_transpose(image)
     return [upright.convert(mode).resize((size, size), Image.Resampling.BILINEAR)]
 
 
 def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
-    """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
-    Names that begin with a dot, and the `IGNORED`, are left out. Raises DataError, with a one-line message, if the
-    split is absent or has no classes, if a class has no images, or if there is any other file."""
+    """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`) and class names, all
+    sorted. Names that begin with a dot and `IGNORED` names are skipped. Raises DataError, with a one-line message, if
+    the split is absent or has no classes, if a class has no images, or if there is any other file."""
     if not (folder / split).is_dir():
         raise DataError(
-            f"{name} is without the split '{split}': there is no folder {folder / split}; images belong in "
+            f"{name} lacks the split '{split}': there is no folder {folder / split}; images belong in "
             f"{folder}/{split}/CLASS/"
         )
     entries = _entries(folder / split)
     if file := next((entry.path for entry in entries if not entry.is_dir()), None):
-        raise DataError(f"a split of {name} must hold nothing but a folder for each class, but {file} is a file")
+        raise DataError(f"a split of {name} must contain only a folder for each class, but {file} is a file")
     classes = [entry.name for entry in entries]
     if not classes:
         raise DataError(f"{name} has no images: {folder / split} is empty; images belong in {folder}/{split}/CLASS/")
@@ -219,7 +222,7 @@ def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_]
     if foreign := [path for _, paths in listed for path in paths]:
         more = f" and {len(foreign) - MAX_NAMED} more" if len(foreign) > MAX_NAMED else ""
         raise DataError(
-            f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got "
+            f"class folders of {name} must contain only images ({' '.join(ENDINGS)}), but got "
             f"{', '.join(foreign[:MAX_NAMED])}{more}"
         )
     files_by_class = [names for names, _ in listed]
@@ -243,7 +246,7 @@ def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str
 
 
 def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
-    """The names of the images in the folder of one class, and the paths of everything else there."""
+    """The names of the images in the folder of one class, and the paths of all other entries."""
     entries = _entries(folder)
     if not entries:
         raise DataError(f"every class of {name} must have images, but {folder} is empty")
@@ -265,7 +268,7 @@ def ignored_files(root: Path) -> list[str]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder, sorted by name, without those that are ignored."""
+    """The entries of a folder, sorted by name, without ignored ones."""
     try:
         with os.scandir(folder) as entries:
             return sorted((entry for entry in entries if not is_ignored(entry.name)), key=lambda entry: entry.name)

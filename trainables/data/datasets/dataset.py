@@ -1,4 +1,4 @@
-"""A data set: its images, labels and attributes, and what is declared of it without its files.
+"""A data set: its images, labels and attributes, and the properties declared without its files.
 
 Shapes: N images, C channels, H rows, W columns, K classes.
 """
@@ -21,14 +21,14 @@ UNLABELLED = -1
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A second label of every image beside its class, such as the hair colour of a face."""
+    """A second label of every image besides its class, such as the hair colour of a face."""
 
     train_labels: Tensor
     """int64 `[N]`, in 0..classes-1, or UNLABELLED; in the order of the training images."""
     test_labels: Tensor
-    """The same for the test images."""
+    """Labels of the test images, in the same form."""
     classes: int
-    """Number of values that the attribute takes."""
+    """Number of values of the attribute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class Dataset:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     """Name -> attribute of the images. Most data sets have none."""
     groups: Tensor | None = None
-    """int64 `[N]`, the group of each training image, such as its patient; a validation split keeps each group on one
-    side. None without groups."""
+    """int64 `[N]`, the group of each training image, such as its patient; a validation split never divides a group.
+    None without groups."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Declaration:
     shape: tuple[int, int, int]
     """(C, H, W) of an image as models see it."""
     classes: int
-    """Number of classes K. For image folders that of the published data set; the folders that exist may differ."""
+    """Number of classes K. For image folders, the number in the published data set; the existing folders may differ."""
     train: tuple[int, ...] | None
-    """Number of labelled training images of each class, `[K]`; None if only the files tell."""
+    """Number of labelled training images per class, `[K]`; None if known only from the files."""
     test: tuple[int, ...] | None
-    """Number of test images of each class, `[K]`; None if only the files tell."""
+    """Number of test images per class, `[K]`; None if known only from the files."""
     levels: int = 255
     """The pixel value of white."""
     unlabelled: int = 0
@@ -87,31 +87,31 @@ class Declaration:
 
 @dataclass(frozen=True)
 class ImageListing:
-    """What is known of the user's own images once this process has looked at them, without the images."""
+    """Properties of the user's own images that this process has listed, without the images themselves."""
 
     classes: tuple[str, ...]
     """Names of the classes; empty for images without labels."""
     digest: str
-    """Hash of their contents: equal images have equal digests, wherever they are."""
+    """Hash of the contents: equal images have equal digests, wherever they are stored."""
     train: tuple[int, ...]
-    """Number of training images of each class; 0 for a class that is only tested."""
+    """Number of training images per class; 0 for a class with test images only."""
     test: tuple[int, ...]
-    """Number of test images of each class."""
+    """Number of test images per class."""
     repeated: int
-    """Number of test images that are training images, too; 0 where that has not been counted."""
+    """Number of test images that are also training images; 0 if not counted."""
     paths: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    """Paths of the images of each split, class by class, where they are files in class folders."""
+    """Paths of the images of each split, class by class, for files in class folders."""
     shape: tuple[int, int, int] = (0, 0, 0)
-    """`(C, H, W)` of an image, where the images say it."""
+    """`(C, H, W)` of an image, if the images determine it."""
     outline: Dataset | None = field(default=None, repr=False)
-    """The data set with its labels and groups and with empty images, where images have a shape of their own."""
+    """The data set with labels, groups and empty images, if the images determine their shape."""
     about: str = ""
-    """One line for the user on images with a shape of their own."""
+    """One line for the user on images that determine their shape."""
     remarks: tuple[str, ...] = ()
-    """What else the user should know of the images."""
+    """Further remarks on the images for the user."""
 
     def declaration(self, shape: tuple[int, int, int]) -> Declaration:
-        """What a trial on images of this shape knows of them before it loads them."""
+        """The declaration for a trial on images of this shape, before it loads them."""
         attributes = self.outline.attributes if self.outline else {}
         classes = {name: attribute.classes for name, attribute in attributes.items()}
         return Declaration(shape, len(self.classes), self.train, self.test, attributes=classes)
@@ -121,37 +121,37 @@ _by_digest: dict[str, ImageListing] = {}
 
 
 def remember(listing: ImageListing) -> ImageListing:
-    """Return a listing, which `listed` then finds."""
+    """Return a listing and store it for `listed`."""
     _by_digest[listing.digest] = listing
     return listing
 
 
 def listed(digest: str) -> ImageListing | None:
-    """The listing with this digest; None if this process has not made one."""
+    """The listing with this digest; None if this process has not stored one."""
     return _by_digest.get(digest)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that trials can name: how it is read, and what is known of it before."""
+    """A data set that trials can name: how it is read, and its declared properties."""
 
     load: Callable[[Path], Dataset]
-    """Read it from the folder of all data sets. Its docstring describes the data set to users. Raises DataError if
-    files are corrupt, or absent and cannot be downloaded."""
+    """Read it from the folder of all data sets. Its docstring describes the data set to users. Raises DataError for
+    files that are corrupt, or absent and not downloadable."""
     declaration: Declaration
     files: str
-    """Where its files are expected; DATA stands for the folder of all data sets."""
+    """Where the files are expected; DATA stands for the folder of all data sets."""
 
     @property
     def about(self) -> str:
-        """What users are told of it."""
+        """The description of the data set for users."""
         return inspect.getdoc(self.load) or ""
 
 
 def placeholder(name: str, declared: Declaration, classes: Sequence[str] = ()) -> Dataset | None:
     """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory. It
-    can be split like the real one. Its attributes' labels are made up. Without names of its `classes` these are
-    their indices. None if the number of images is not declared."""
+    can be split like the real data set. Labels of attributes are placeholders. Without `classes`, class names are
+    indices. None if the number of images is not declared."""
     if declared.train is None or declared.test is None:
         return None
     channels = declared.shape[0]
@@ -174,14 +174,14 @@ def placeholder(name: str, declared: Declaration, classes: Sequence[str] = ()) -
 
 
 def _labels(counts: tuple[int, ...], unlabelled: int = 0) -> Tensor:
-    """Labels, int64 `[N]`, with `counts[k]` times the label k; unlabelled images come last."""
+    """Labels, int64 `[N]`, with label k repeated `counts[k]` times; unlabelled images come last."""
     labelled_N = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     return torch.cat([labelled_N, torch.full((unlabelled,), UNLABELLED)])
 
 
 def channel_statistics(images_NCHW: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel, float64 `[C]`, of uint8 images whose pixels in 0..255 are scaled to
-    [0, 1]: exact, from counts."""
+    """Mean and standard deviation per channel, float64 `[C]`, of uint8 images with pixels in 0..255 scaled to [0, 1].
+    Exact, computed from counts."""
     counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in images_NCHW.unbind(1)])
     share = counts.double() / counts.sum(dim=1, keepdim=True)
     value = torch.arange(256, dtype=torch.float64) / 255

@@ -1,8 +1,8 @@
-"""Data sets that need no download: scikit-learn's digits, in their own size, enlarged, and tinted.
+"""Data sets that need no download: scikit-learn's digits in their original size, enlarged, and tinted.
 
-Their attributes are styles: how much ink a digit has and how far it leans, each as a quintile within its own class, and
-its tint. None of them says anything about which digit it is.
-Shapes: N images, C channels, H rows, W columns, K digits, T thresholds.
+Their attributes are styles: the amount of ink and the slant of a digit, each as a quintile within its own class, and
+the tint. None of the styles reveals the digit's class. Shapes: N images, C channels, H rows, W columns, K digits, T
+thresholds.
 """
 
 import functools
@@ -19,12 +19,12 @@ from trainables.data.datasets.dataset import Attribute, Dataset, Declaration, So
 
 _SKLEARN = importlib.util.find_spec("sklearn")
 FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"
-"""scikit-learn's file of digits: each line holds the 64 pixels of an image and its label. If it does not exist, because
+"""scikit-learn's file of digits; each line has an image's 64 pixels and its label. If the file does not exist, because
 a version of scikit-learn keeps it elsewhere, scikit-learn is imported instead."""
 TINTS = ((5, 0, 0), (4, 5, 0), (0, 5, 2), (0, 2, 5), (4, 0, 5))
 """Red, green and blue, in fifths, of the fully saturated hues 0/5, 1/5, ..., 4/5 of the colour circle."""
 TINT_SEED = 0
-"""Seed of the hues, which are drawn for all digits in file order."""
+"""Seed for drawing the hues of all digits in file order."""
 SHARES = (0.2, 0.4, 0.6, 0.8)
 """Shares of a digit's training images below the thresholds of the quintiles."""
 QUINTILES = len(SHARES) + 1
@@ -32,9 +32,9 @@ QUINTILES = len(SHARES) + 1
 
 
 def digits(root: Path) -> Dataset:
-    """scikit-learn's 1,797 real digits of 8x8 pixels, which ship with the package. The split is this project's own and
-    fixed: of every ten images of a class, in file order, the third, sixth and ninth are test images. That makes 1,260
-    training and 537 test images."""
+    """scikit-learn's 1,797 real digits of 8x8 pixels, which ship with the package. This project uses its own fixed
+    split into 1,260 training and 537 test images: of every ten images of a class, in file order, the third, sixth and
+    ninth are test images."""
     images_N1HW, labels_N = _digits()
     return _split("digits", images_N1HW, images_N1HW, labels_N, levels=16, mean=(0.305470,), std=(0.376049,))
 
@@ -50,7 +50,7 @@ def digits32(root: Path) -> Dataset:
 
 def digits_tint(root: Path) -> Dataset:
     """The digits with the same split, each on black in one of five fully saturated hues, 3x8x8 pixels. The hue, an
-    attribute, is drawn for each image and says nothing about its digit. Pixels are in 0..80: five steps for each of the
+    attribute, is drawn for each image independently of its digit. Pixels are in 0..80: five steps per level of the
     digits' 16 levels keep the hues exact."""
     grey_N1HW, labels_N = _digits()
     hue_N = torch.randint(len(TINTS), labels_N.shape, generator=torch.Generator().manual_seed(TINT_SEED))
@@ -64,9 +64,9 @@ def digits_tint(root: Path) -> Dataset:
 
 @functools.cache
 def _digits() -> tuple[Tensor, Tensor]:
-    """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`, from scikit-learn's file:
-    importing scikit-learn would take as long as importing torch, in every training process. The file is parsed once in
-    a process."""
+    """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`, from scikit-learn's file,
+    because importing scikit-learn in every training process would take as long as importing torch. The file is parsed
+    once per process."""
     if FILE.exists():
         table = np.loadtxt(FILE, delimiter=",", dtype=np.int64)
         images, labels = table[:, :-1], table[:, -1]
@@ -86,7 +86,7 @@ def _split(
     mean: tuple[float, ...],
     std: tuple[float, ...],
 ) -> Dataset:
-    """The data set of these images of the `grey` digits, from which the attributes `ink` and `slant` are taken."""
+    """The data set of these images. The attributes `ink` and `slant` come from the `grey` digits."""
     test_N = _tested(labels_N)
     styles = {"ink": ink(grey_N1HW[:, 0]), "slant": slant(grey_N1HW[:, 0])}
     return Dataset(
@@ -119,8 +119,8 @@ def ink(images_NHW: Tensor) -> Tensor:
 
 
 def slant(images_NHW: Tensor) -> Tensor:
-    """How far each digit leans to the right, float64 `[N]`: columns per row, `-mu_xy / mu_yy` of the central moments of
-    its ink, where x counts columns and y counts rows downwards."""
+    """How far each digit leans to the right, float64 `[N]`, in columns per row: `-mu_xy / mu_yy` of the central moments
+    of its ink, where x counts columns and y counts rows downwards."""
     mass_NHW = images_NHW.double()
     total_N = mass_NHW.sum(dim=(1, 2))
     y_H, x_W = (torch.arange(side, dtype=torch.float64) for side in images_NHW.shape[1:])

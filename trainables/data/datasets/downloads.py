@@ -1,5 +1,5 @@
-"""Files that data sets need on the disk, written once even if several processes need them, and verified by checksums:
-published files that are downloaded, and tensors that take long to make.
+"""Files of data sets on disk, written once even if several processes need them, and verified by checksums: downloads of
+published files, and tensors that take long to compute.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ def ensure_downloaded(
     fetch: Callable[[Path], object],
     advice: str = "",
 ) -> None:
-    """Make sure that the `files` (path below `root`, MD5) of the data set `name` exist and are intact. An empty MD5 is
-    that of a file that its reader verifies.
+    """Make sure that the `files` (path below `root`, MD5) of the data set `name` exist and are intact. An empty MD5
+    means that the reader verifies the file.
 
-    If none of them exists, `fetch(folder)` downloads them into a temporary folder. If `root` holds the `archive` (name,
-    MD5), `fetch` finds it in that folder and needs no download. Then the files are renamed into place under a lock, so
-    that no process sees a half-written data set. Existing files are never overwritten.
+    If none of them exists, `fetch(folder)` downloads them into a temporary folder. If `root` contains the `archive`
+    (name, MD5), it is placed in that folder, so that `fetch` needs no download. The files are then renamed into place
+    under a lock, so that no process sees a half-written data set. Existing files are never overwritten.
 
-    Raises DownloadError if the download fails, with the `url` to get the archive from and the `advice` on another
-    source, and DataError if a file is missing or corrupt, or no regular file.
+    Raises DownloadError if the download fails, with the archive's `url` and the `advice` on another source, and
+    DataError if a file is missing, corrupt or not a regular file.
     """
     from filelock import FileLock
 
@@ -57,7 +57,7 @@ def ensure_downloaded(
 
 
 def check_regular(paths: Iterable[Path]) -> None:
-    """Raises DataError for a path at which there is something else than a file: a named pipe would be waited for."""
+    """Raises DataError for an existing path that is not a regular file, because reading a named pipe would block."""
     for path in paths:
         if path.exists() and not path.is_file():
             raise DataError(f"{path} must be a file, but is a folder, named pipe, device or socket; remove it")
@@ -86,11 +86,11 @@ def _download(root: Path, entries: set[str], archive: tuple[str, str], fetch: Ca
 
 
 def cached_tensors(path: Path, lock: Path, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-    """The named tensors in the file at `path`, which are mapped into memory and verified by their checksum.
+    """The named tensors in the file at `path`, mapped into memory and verified by their checksum.
 
-    If there is no such file, or it is damaged, `make()` makes the tensors, and a new file is renamed into place. The
-    file `lock` is locked meanwhile: of several processes one makes the tensors, and none sees a half-written file.
-    Raises OSError if the file cannot be written.
+    If the file is missing or damaged, `make()` computes the tensors, and a new file is renamed into place. The file
+    `lock` is locked meanwhile, so that only one process computes the tensors and none sees a half-written file. Raises
+    OSError if the file cannot be written.
     """
     from filelock import FileLock
 
@@ -113,7 +113,7 @@ def _read(path: Path) -> Mapping[str, Tensor] | None:
         check_regular([path])
         content = torch.load(path, mmap=True, weights_only=True)
         return content["tensors"] if content["checksum"] == _checksum(content["tensors"]) else None
-    except Exception:  # a damaged file can hold anything in place of tensors
+    except Exception:  # a damaged file can contain anything instead of tensors
         return None
 
 

@@ -1,8 +1,8 @@
-"""Data sets of the user's own: a class or a function, `package.module:NAME`, folders of NumPy arrays, and data sets of
-Hugging Face that were saved to disk.
+"""The user's own data sets: a class or function `package.module:NAME`, folders of NumPy arrays, and Hugging Face data
+sets saved to disk.
 
-Where a folder is read, it is that of `--data`. A data set is identified by its content: a hash of its shape, counts,
-labels, groups and attributes, and of the pixels of at most `SAMPLED` images of each split, evenly spaced.
+Folders are those of `--data`. A data set is identified by its content: a hash of its shape, counts, labels, groups and
+attributes, and of the pixels of at most `SAMPLED` evenly spaced images per split.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -27,27 +27,27 @@ from trainables.own_code import KINDS, imported_own, reason
 from trainables.validation import is_own
 
 ARRAYS, HUGGINGFACE = "arrays", "huggingface"
-"""Names of data sets that are folders."""
+"""Names of the data sets that are read from folders."""
 MEASURED = 1024
-"""Most training images that the mean and the standard deviation are of, where not all are in memory."""
+"""Maximum number of training images for the mean and standard deviation if not all images are in memory."""
 MOST_NAMED = 20
-"""Most classes that a line for the user names."""
+"""Maximum number of classes that a line for the user names."""
 SPLITS = ("train", "test")
 ARRAY_KEYS = ("images", "labels", "groups", "attributes")
-"""What the names of NumPy files of a split end with."""
+"""Endings of the names of a split's NumPy files."""
 
 
 def own_function(root: Path, name: str) -> tuple[Any, Any]:
-    """Training and test images as a class or a function of yours gives them: a class is called with `train=True` and
-    with `train=False`, a function without this parameter once, for both. It is given the folder of `--data` if it has
-    a parameter `root`."""
+    """Training and test images from your own class or function. A class is called with `train=True` and `train=False`;
+    a function without this parameter is called once and returns both. The parameter `root`, if present, receives the
+    folder of `--data`."""
     made = imported_own(KINDS["dataset"], name)
     if not callable(made):
         raise DataError(f"the data set {name} must be a class or a function, but is of type {type(made).__name__}")
     try:
         parameters = inspect.signature(made).parameters
     except (TypeError, ValueError) as error:
-        raise DataError(f"the data set {name} must have a signature that Python can read") from error
+        raise DataError(f"the data set {name} must have a signature that Python can inspect") from error
     given = {"root": str(root)} if "root" in parameters else {}
     if inspect.isclass(made) and "train" not in parameters:
         own = ", ".join(parameters) or "none"
@@ -67,15 +67,14 @@ def own_function(root: Path, name: str) -> tuple[Any, Any]:
 
 
 def arrays(root: Path, name: str = ARRAYS) -> tuple[Any, Any]:
-    """NumPy files: `train_images.npy` and `test_images.npy`, with `train_labels.npy` and `test_labels.npy`, and with
-    `train_groups.npy` and `train_attributes.npy` (integers `[N, A]`, or an array with named fields) where there are
-    any. They are mapped into memory. Images are uint8 or floats in [0, 1], `[N, H, W, C]`, `[N, C, H, W]` or
-    `[N, H, W]`."""
+    """NumPy files: `train_images.npy` and `test_images.npy`, with `train_labels.npy` and `test_labels.npy`, and
+    optionally `train_groups.npy` and `train_attributes.npy` (integers `[N, A]`, or an array with named fields). They
+    are mapped into memory. Images are uint8 or floats in [0, 1], `[N, H, W, C]`, `[N, C, H, W]` or `[N, H, W]`."""
     check_regular(root / f"{split}_{key}.npy" for split in SPLITS for key in ARRAY_KEYS)
     absent = [f"{split}_images.npy" for split in SPLITS if not (root / f"{split}_images.npy").is_file()]
     if absent:
-        advice = "" if len(absent) == 2 else "; put some images, which nothing is trained on, into a file of their own"
-        raise DataError(f"dataset={name} needs {' and '.join(absent)} in {root}, but there is none{advice}")
+        advice = "" if len(absent) == 2 else "; put some images that are not used for training into a separate file"
+        raise DataError(f"dataset={name} needs {' and '.join(absent)} in {root}, but found none{advice}")
     return _arrays_of(root, "train"), _arrays_of(root, "test")
 
 
@@ -93,42 +92,42 @@ def _arrays_of(root: Path, split: str) -> Mapping[str, Any]:
 def _array(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # a damaged file can raise anything
-        raise DataError(f"{path} must be an array of NumPy, but cannot be read: {error!s:.200}") from error
+    except Exception as error:  # damaged files can raise anything
+        raise DataError(f"{path} must be a NumPy array, but cannot be read: {error!s:.200}") from error
 
 
 def huggingface(root: Path, name: str = HUGGINGFACE) -> tuple[Any, Any]:
-    """A data set of Hugging Face with the splits `train` and `test`, as `DatasetDict.save_to_disk` writes it. Images
-    are its only column of the type `Image`, or the one named `image`; labels the only one of the type `ClassLabel`, or
-    the one named `label`. Other columns of that type are attributes. Nothing is fetched."""
+    """A Hugging Face data set with the splits `train` and `test`, as written by `DatasetDict.save_to_disk`. Images are
+    the only column of type `Image`, or the column named `image`; labels are the only column of type `ClassLabel`, or
+    the column named `label`. Other `ClassLabel` columns are attributes. Nothing is downloaded."""
     try:
-        from datasets import load_from_disk  # here: an extra, and slow to import
+        from datasets import load_from_disk  # imported here: optional and slow to import
     except ImportError as error:
         raise DataError(f"dataset={name} needs the package datasets: pip install 'sweeper[huggingface]'") from error
     check_regular(path for depth in ("*", "*/*") for path in root.glob(depth) if not path.is_dir())
     try:
         found: Any = load_from_disk(str(root))
-    except Exception as error:  # a damaged folder can raise anything
+    except Exception as error:  # damaged folders can raise anything
         why = " ".join(str(error).split())[:200]
-        raise DataError(f"{root} must be a data set that save_to_disk wrote, but cannot be read: {why}") from error
+        raise DataError(f"{root} must be a data set written by save_to_disk, but cannot be read: {why}") from error
     splits = found.keys() if isinstance(found, Mapping) else ()
     if absent := [split for split in SPLITS if split not in splits]:
         raise DataError(
-            f"dataset={name} needs the splits train and test in {root}, but there is no {absent[0]}; "
-            f"there are: {', '.join(splits) or 'none: save a DatasetDict, of train_test_split'}"
+            f"dataset={name} needs the splits train and test in {root}, but there is no {absent[0]}; there are: "
+            f"{', '.join(splits) or 'none: save a DatasetDict, of train_test_split'}"
         )
     return _HubSplit(found["train"]), _HubSplit(found["test"])
 
 
 class _HubSplit:
-    """A split of Hugging Face as a map-style data set of pictures."""
+    """A Hugging Face split as a map-style data set of pictures."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
         self._image = self._column("Image", "image")
         label = self._column("ClassLabel", "label")
         if self._image is None:
-            raise DataError("a data set of Hugging Face must have a column of the type Image, but has none")
+            raise DataError("a Hugging Face data set must have a column of type Image, but has none")
         self.targets = None if label is None else list(rows[label])
         self.classes = () if label is None else tuple(rows.features[label].names)
         others = [key for key in self._columns("ClassLabel") if key != label]
@@ -138,12 +137,12 @@ class _HubSplit:
         return [key for key, feature in self._rows.features.items() if type(feature).__name__ == kind]
 
     def _column(self, kind: str, usual: str) -> str | None:
-        """The only column of this type, or the one with its usual name."""
+        """The only column of this type, or the column with the usual name."""
         columns = self._columns(kind)
         if len(columns) > 1 and usual not in columns:
             raise DataError(
-                f"of several columns of the type {kind} one must be named {usual!r}, but they are: "
-                f"{', '.join(columns)}; rename_column names it so"
+                f"with several columns of type {kind} one must be named {usual!r}, but they are: {', '.join(columns)}; "
+                "use rename_column"
             )
         return next((key for key in columns if key == usual), columns[0] if columns else None)
 
@@ -155,17 +154,17 @@ class _HubSplit:
 
 
 SOURCES = {ARRAYS: arrays, HUGGINGFACE: huggingface}
-"""Name of a data set that is a folder -> how its two parts are found."""
+"""Name of a data set that is read from a folder -> function that finds its two parts."""
 
 
 def is_own_data(name: str) -> bool:
-    """Whether a data set is read here."""
+    """Whether this module reads a data set."""
     return name in SOURCES or is_own(name)
 
 
 @lru_cache(maxsize=1)
 def _parts(name: str, root: Path) -> tuple[Part, Part]:
-    """The training and the test images, each as one part. Raises DataError, with one line, for what is none."""
+    """The training and the test images, each as one part. Raises DataError, with one line, if they are not images."""
     found = SOURCES[name](root) if name in SOURCES else own_function(root, name)
     nouns = ("training", "test")
     try:
@@ -174,19 +173,19 @@ def _parts(name: str, root: Path) -> tuple[Part, Part]:
         return train, test
     except DataError:
         raise
-    except Exception as error:  # attributes of a data set of the user's may raise anything
+    except Exception as error:  # attributes of a user's data set may raise anything
         raise DataError(f"the data set {name} raises {reason(error, name.partition(':')[0])}") from error
 
 
 def forget_own_data() -> None:
-    """Forget the images that were read last."""
+    """Clear the cache of the images that were read last."""
     _parts.cache_clear()
 
 
 def list_own_data(name: str, root: Path, whole: bool) -> ImageListing:
-    """What is known of a data set of the user's own. `whole`: read all images that fit into memory and check them, and
-    count test images that are training images; else only those that the digest is of. Raises DataError, with one line,
-    for images or labels that cannot be used."""
+    """List the properties of the user's own data set. `whole`: read and check all images that fit into memory, and
+    count test images that are also training images; otherwise read only the images of the digest. Raises DataError,
+    with one line, for images or labels that cannot be used."""
     train, test = _parts(name, root)
     _check_repeatable(name, train)
     classes = _classes(name, train, test)
@@ -208,30 +207,30 @@ def list_own_data(name: str, root: Path, whole: bool) -> ImageListing:
 
 
 def _counts(labels_N: Tensor, classes: Sequence[str]) -> tuple[int, ...]:
-    """Number of images of each class."""
+    """Number of images per class."""
     return tuple(torch.bincount(labels_N[labels_N != UNLABELLED], minlength=len(classes)).tolist())
 
 
 def load_own_data(name: str, root: Path, digest: str, shape: tuple[int, int, int]) -> Dataset:
-    """Load a data set of the user's own. Raises DataError, with one line, unless it has images of this `shape` and this
-    `digest` (unless that is empty)."""
+    """Load the user's own data set. Raises DataError, with one line, unless its images have this `shape` and `digest`
+    (an empty digest matches all)."""
     train, test = _parts(name, root)
     if train.image_shape != shape:
         raise DataError(
-            f"image_channels, image_size and image_width must be those of the images of {name}, which are "
-            f"{size_of(train.image_shape)}, but got {size_of(shape)}; leave them out, and they are filled in"
+            f"image_channels, image_size and image_width must match the images of {name}, which are "
+            f"{size_of(train.image_shape)}, but got {size_of(shape)}; leave them out to have them filled in"
         )
     listing = list_own_data(name, root, whole=False)
     if digest and digest != listing.digest:
         raise DataError(
-            f"the images of {name} must be those that the trials were planned with (image_digest={digest}), but have "
-            f"changed (image_digest={listing.digest}); run the command again for trials on the new ones"
+            f"the images of {name} must be the ones that the trials were planned with (image_digest={digest}), but "
+            f"have changed (image_digest={listing.digest}); run the command again for trials on the new images"
         )
     return _dataset(name, train, test, listing.classes, [train.images, test.images])
 
 
 def _dataset(name: str, train: Part, test: Part, classes: tuple[str, ...], images: Sequence[Images]) -> Dataset:
-    """The data set with these images; without images it has mean 0 and standard deviation 1."""
+    """The data set with these images; without images the mean is 0 and the standard deviation 1."""
     mean, std = _statistics(images[0])
     values = {key: _count_values(name, key, train, test) for key in train.attributes}
     return Dataset(
@@ -252,12 +251,13 @@ def _dataset(name: str, train: Part, test: Part, classes: tuple[str, ...], image
 
 
 def _count_values(name: str, key: str, train: Part, test: Part) -> int:
-    """Number of values of an attribute. Raises DataError if there are fewer images: probes have an output for each."""
+    """Number of values of an attribute. Raises DataError if there are fewer images than values, because probes have an
+    output for each value."""
     highest = int(max(part.attributes[key].max() for part in (train, test)))
     if highest >= train.count + test.count:
         raise DataError(
-            f"the attribute {key} of {name} must be numbered from 0 on, with fewer values than images, but there is "
-            f"{highest}"
+            f"the attribute {key} of {name} must be numbered from 0 on, with fewer values than images, but the largest "
+            f"value is {highest}"
         )
     return highest + 1
 
@@ -271,7 +271,7 @@ def _empty(part: Part) -> Tensor:
 
 
 def _statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, for pixels in [0, 1]."""
+    """Mean and standard deviation per channel, for pixels in [0, 1]."""
     if isinstance(images, LazyImages):
         image_bytes = int(np.prod(images.image_shape)) * torch.float32.itemsize
         images = images[torch.from_numpy(spaced(len(images), max(1, min(MEASURED, MAX_BYTES // image_bytes))))]
@@ -286,7 +286,7 @@ def _statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
         std = (torch.stack(square).sum(0) / count).sqrt()
     else:
         mean, std = channel_statistics(images)
-    return tuple(mean.tolist()), tuple(std.clamp(min=1 / 255).tolist())  # images of one value have none
+    return tuple(mean.tolist()), tuple(std.clamp(min=1 / 255).tolist())  # constant images have a deviation of 0
 
 
 def _digest(outline: Dataset, samples: Sequence[Tensor], shape: object) -> str:
@@ -303,7 +303,7 @@ def _digest(outline: Dataset, samples: Sequence[Tensor], shape: object) -> str:
 
 
 def _repeated(train: Images, test: Images) -> int:
-    """Number of test images that are training images, too; 0 where not all are in memory."""
+    """Number of test images that are also training images; 0 if not all images are in memory."""
     if not (isinstance(train, Tensor) and isinstance(test, Tensor)):
         return 0
     known, found = (
@@ -314,7 +314,7 @@ def _repeated(train: Images, test: Images) -> int:
 
 
 def _check_alike(name: str, train: Part, test: Part) -> None:
-    """Raise DataError unless the two parts can be one data set."""
+    """Raise DataError unless the two parts are compatible."""
     for noun, own, other in (
         ("size", size_of(train.image_shape), size_of(test.image_shape)),
         ("type", train.dtype, test.dtype),
@@ -325,17 +325,17 @@ def _check_alike(name: str, train: Part, test: Part) -> None:
 
 
 def _check_repeatable(name: str, part: Part) -> None:
-    """Raise DataError if an image is another one when it is read again."""
+    """Raise DataError if an image differs when it is read again."""
     first = np.zeros(1, dtype=np.int64)
     if not torch.equal(part.read(first), part.read(first)):
         raise DataError(
-            f"{part.name} must be the same each time they are read, but image 0 differs; random views are made by the "
-            "keys of views, such as crop_scale and flip, or by an `augmentation` of your own"
+            f"{part.name} must be the same each time they are read, but image 0 differs; for random views use keys "
+            "such as crop_scale and flip, or your own `augmentation`"
         )
 
 
 def _classes(name: str, train: Part, test: Part) -> tuple[str, ...]:
-    """Names of the classes. Raises DataError if labels are not those of classes that have images."""
+    """Names of the classes. Raises DataError unless labels are valid and every class has images."""
     if (train.labels is None) != (test.labels is None):
         missing, other = (train, test) if train.labels is None else (test, train)
         raise DataError(f"{missing.name} must have labels, because {other.name} have some")
@@ -349,12 +349,12 @@ def _classes(name: str, train: Part, test: Part) -> tuple[str, ...]:
     count = len(names) or highest + 1
     if highest >= count:
         raise DataError(
-            f"labels of {name} must be from 0 to {count - 1}, one of its {count} classes, but there is {highest}"
+            f"labels of {name} must be from 0 to {count - 1}, one of its {count} classes, but the largest is {highest}"
         )
     if len(there) < count:
         absent = next((index for index, label in enumerate(there.tolist()) if label != index), len(there))
         raise DataError(
-            f"labels of {name} must have each of its {count} classes, but class "
+            f"labels of {name} must contain each of its {count} classes, but class "
             f"{names[absent] if names else absent} has no image; number the classes from 0 on without gaps"
         )
     return names or tuple(map(str, range(count)))
@@ -372,7 +372,7 @@ def _about(name: str, train: Part, test: Part, outline: Dataset) -> str:
     more = f", {len(outline.groups.unique())} groups" if outline.groups is not None else ""
     more += f", attributes {', '.join(outline.attributes)}" if outline.attributes else ""
     more += ", one-hot labels" if train.one_hot else ""
-    more += "" if train.fits else f", read while models train (over {SAMPLED} are not checked before)"
+    more += "" if train.fits else f", read during training (only {SAMPLED} per split are checked before)"
     return (
         f"dataset={name}: {train.count} training and {test.count} test images of {size_of(train.image_shape)}, {kind}, "
         f"{classes}{more}"

@@ -1,11 +1,11 @@
-"""Training or test images as a user has them, as tensors, arrays or a map-style data set, read as one kind of thing.
+"""Training or test images that a user supplies as tensors, arrays or a map-style data set, behind one interface.
 
-The rule for axes: a tensor has its channels first. Of a NumPy array the channels, 1 to 16, are first or last; both are
-tried, with sides of at least 4 pixels. If both fit, the way counts in which images are squares; a shape where that says
-nothing is refused. Pictures of Pillow have their own order.
+The rule for axes: a tensor has its channels first. A NumPy array has its 1 to 16 channels first or last; both are
+tried, with sides of at least 4 pixels. If both fit, the layout with square images is used; a shape that remains
+ambiguous is refused. Pillow pictures have their own order.
 
-Labels come from items where a data set gives images and labels together. All labels that it has as an attribute save
-reading all images for them, if they are those of the items that are looked at.
+Labels come from the items if a data set returns images and labels together. An attribute with all labels saves reading
+all images, if it agrees with the labels of the items that are sampled.
 
 Shapes: N images, B images of a batch, C channels, H rows, W columns, K classes.
 """
@@ -32,28 +32,28 @@ from trainables.own_code import reason
 from trainables.validation import LARGEST_INTEGER
 
 MAX_BYTES = 4 << 30
-"""Largest size of all images of a part in memory; those of a larger one are read when they are needed."""
+"""Maximum size of a part whose images are all kept in memory; images of larger parts are read on demand."""
 SAMPLED = 256
-"""Most images of a split that its digest is of, and, where not all are in memory, that are checked first."""
+"""Maximum number of images per split in the digest and, if not all are in memory, in the check before training."""
 MAX_IMAGE_BYTES = 16 << 20
-"""Largest size of an image: `SAMPLED` of them are in memory at a time."""
+"""Maximum size of an image; `SAMPLED` images are in memory at a time."""
 MOST_IMAGES = 100_000_000
-"""Most images of a part: labels of all of them are in memory."""
+"""Maximum number of images of a part, whose labels are all in memory."""
 MOST_CLASSES = 1 << 16
-"""Most names of classes, and most numbers of a label that is a vector."""
+"""Maximum number of class names, and of entries in a vector label."""
 MOST_CHANNELS, LEAST_SIDE = 16, 4
 ROUNDING = 1e-3
-"""How far a pixel may be outside of [0, 1], to which it is clipped: what rounding in float16 explains."""
+"""How far a pixel may lie outside [0, 1] (float16 rounding). It is then clipped."""
 LABELS = ("targets", "labels")
-"""Attributes, of which a data set may have one, that give all labels without an image."""
+"""Attributes that may contain all labels of a data set, so that no image needs to be read."""
 BLOCK = 256
-"""Images that are read at a time."""
+"""Number of images that are read at a time."""
 
 Read = Callable[[NDArray[np.int64]], Tensor]
 
 
 class Part:
-    """The images of one split, and what is known of each."""
+    """The images of one split, with labels, groups and attributes."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Part:
         groups: object = None,
         classes: Sequence[str] = (),
     ) -> None:
-        """`name`: such as "the training images of my_data:Cells". `read` returns images `[B, C, H, W]`, uint8 or
-        float32; `labels` are all labels, or None if only the `items` may tell. Raises DataError, with one line, for
-        what is no image or no label."""
+        """`name`: for messages, such as "the training images of my_data:Cells". `read` returns images `[B, C, H, W]`,
+        uint8 or float32; `labels` are all labels, or None if only the `items` may contain them. Raises DataError, with
+        one line, for invalid images or labels."""
         self.name, self.count, self._read = name, count, read
         if not count:
-            raise DataError(f"{name} must be at least one, but there are none")
+            raise DataError(f"{name} must be at least one, but there are 0")
         if count > MOST_IMAGES:
             raise DataError(f"{name} must be at most {MOST_IMAGES}, but there are {count}")
         first_1CHW = self.read(np.zeros(1, dtype=np.int64))
@@ -95,7 +95,7 @@ class Part:
 
     @property
     def labels(self) -> Tensor | None:
-        """int64 `[N]`; None if there are none. All images are read for it where only they tell."""
+        """int64 `[N]`; None without labels. If only the items contain labels, all images are read."""
         return self._read_labels[0]
 
     @property
@@ -105,18 +105,18 @@ class Part:
 
     @cached_property
     def _read_labels(self) -> tuple[Tensor | None, bool]:
-        """`labels` and `one_hot`."""
+        """Read `labels` and `one_hot`."""
         name, found = f"the labels of {self.name}", self._labels
         _ = self.sample
         if self._items and not self._items.agree(name, found):
             if self.fits:
-                _ = self.images  # kept, so that they are read once
+                _ = self.images  # cached, so that they are read once
             found = self._items.labels()
         return (None, False) if found is None else (_integers(name, found, self.count), _is_one_hot(found))
 
     @property
     def image_bytes(self) -> int:
-        """Bytes of an image."""
+        """Size of an image in bytes."""
         return int(np.prod(self.image_shape)) * self.dtype.itemsize
 
     @property
@@ -126,15 +126,15 @@ class Part:
 
     @cached_property
     def images(self) -> Images:
-        """All images in memory, or images that are read when they are needed."""
+        """All images in memory, or images that are read on demand."""
         if not self.fits:
             return LazyImages(self.read, np.arange(self.count), self.image_shape)
         blocks = [self.read(block) for block in np.array_split(np.arange(self.count), -(-self.count // BLOCK))]
         return torch.cat(blocks)
 
     def read(self, indices: NDArray[np.int64]) -> Tensor:
-        """Images `[B, C, H, W]` of these indices. Raises DataError if one has another shape or type than the first, or
-        a pixel that is not in [0, 1]."""
+        """Images `[B, C, H, W]` with these indices. Raises DataError if an image differs from the first in shape or
+        type, or has a pixel outside [0, 1]."""
         images = self._read(indices)
         if images.is_floating_point():
             low, high = (value.item() for value in images.aminmax()) if images.numel() else (0.0, 0.0)
@@ -153,14 +153,13 @@ class Part:
 
 
 def part_of(name: str, value: Any) -> Part:
-    """What a user gives as the images of one split. It is one of
+    """Build a part from a user's images of one split, which are one of
 
     - a tensor or an array of images
     - a pair (images, labels) of these
-    - a mapping with `images`, and with `labels`, `groups`, `attributes` (name -> labels) and `classes` where there are
-      any
-    - a map-style data set, whose items are images or pairs (image, label), and which may have all but the images as
-      attributes of these names
+    - a mapping with `images` and optionally `labels`, `groups`, `attributes` (name -> labels) and `classes`
+    - a map-style data set, whose items are images or pairs (image, label), and which may have attributes with the other
+      names above
 
     Raises DataError, with one line, for anything else."""
     if isinstance(value, Mapping):
@@ -178,12 +177,12 @@ def part_of(name: str, value: Any) -> Part:
 
 
 FIELDS = ("images", "labels", "groups", "attributes", "classes")
-"""Names that a mapping may have."""
+"""Keys that a mapping may have."""
 
 
 def _of_arrays(name: str, given: Mapping[str, Any]) -> Part:
     if unknown := [key for key in given if key not in FIELDS]:
-        raise DataError(f"{name} must have the names {', '.join(FIELDS)} only, but have {unknown[0]!r}")
+        raise DataError(f"{name} may only have the keys {', '.join(FIELDS)}, but have {unknown[0]!r}")
     images = given.get("images")
     if not isinstance(images, Tensor | np.ndarray):
         raise DataError(f"{name} must be a tensor or an array, but are of type {type(images).__name__}")
@@ -210,13 +209,14 @@ class _Items:
     def __init__(self, name: str, value: Any) -> None:
         self._name, self._value, self._count = name, value, len(value)
         self._labels: dict[int, Any] = {}
-        """The labels of items that were read, None where an item has none."""
-        self._lock = threading.Lock()  # a data set of the user's may have one open file
+        """The labels of items that were read; None for items without a label."""
+        self._lock = threading.Lock()  # a user's data set may share one open file
         self._known: Tensor | None = None
-        """All labels, once those of some items are known to be the same."""
+        """All labels, once some items have confirmed them."""
 
     def agree(self, name: str, known: object) -> bool:
-        """Whether labels that were found without images are those of the items that were read, or these have none."""
+        """Whether labels that were found without images agree with the labels of the items that were read, if those
+        have any."""
         indices = [index for index, label in self._labels.items() if label is not None]
         carried = _plain([self._labels[index] for index in indices])
         if known is None:
@@ -248,7 +248,7 @@ class _Items:
             pixels = None
             if isinstance(image, Image.Image):
                 _check_bytes(self._name, index, *_outline(image))
-                pixels = _picture(image)  # which may only now be decoded
+                pixels = _picture(image)  # may decode only now
         except DataError:
             raise
         except Exception as error:
@@ -257,14 +257,14 @@ class _Items:
         before = self._labels.get(index) if self._known is None else self._known[index].item()
         if _differ(label, before):
             raise DataError(
-                f"{self._name} must have one label each, but image {index} has {label!r:.40} and {before!r:.40}, when "
-                f"it is read again or by the attribute {' or '.join(LABELS)}"
+                f"{self._name} must have one label each, but image {index} has {label!r:.40} and {before!r:.40} when "
+                f"it is read again or in the attribute {' or '.join(LABELS)}"
             )
         self._labels[index] = label
         return _image_tensor(self._name, index, image) if pixels is None else _pixels(self._name, pixels)
 
     def labels(self) -> object:
-        """All labels as items give them, or None."""
+        """All labels as returned by the items, or None."""
         for index in range(self._count):
             if self._labels.get(index) is None:
                 with self._lock:
@@ -275,13 +275,13 @@ class _Items:
 
 
 def _plain(labels: Sequence[Any]) -> list[Any]:
-    """The labels of items as numbers, or as vectors of them; what is too long for a label as it is."""
+    """The labels of items as numbers or vectors of numbers; values that are too long for a label stay unchanged."""
     arrays = [label if _length(label) > MOST_CLASSES else np.asarray(label) for label in labels]
     return [array.item() if isinstance(array, np.ndarray) and array.size == 1 else array for array in arrays]
 
 
 def _differ(*labels: Any) -> bool:
-    """Whether two labels of an image, as they are given, are of different classes."""
+    """Whether two labels of an image, in any given form, mean different classes."""
     plain = _plain(labels)
     if not all(_may_be_labels([label]) for label in plain):
         return False
@@ -290,7 +290,7 @@ def _differ(*labels: Any) -> bool:
 
 
 def _may_be_labels(carried: Sequence[Any]) -> bool:
-    """Whether what items give beside their images are labels: numbers, or vectors with a single 1."""
+    """Whether the values that items return besides images are labels: numbers, or vectors with a single 1."""
     if any(isinstance(each, np.ndarray) for each in carried):
         return _is_one_hot(carried)
     return all(isinstance(each, int | float) for each in carried)
@@ -310,22 +310,22 @@ def _of_items(name: str, value: Any) -> Part:
 
 def _mapping(name: str, attributes: Any) -> Mapping[str, object]:
     if attributes is not None and not isinstance(attributes, Mapping):
-        raise DataError(f"the attributes of {name} must be a mapping from names to labels, but are {attributes!r:.60}")
+        raise DataError(f"the attributes of {name} must map names to labels, but are {attributes!r:.60}")
     return attributes or {}
 
 
 PLAIN_MODES = ("L", "LA", "RGB", "RGBA", "I;16", "I", "F")
-"""Modes of pictures whose numbers are the pixels of their channels. Others, such as palettes, are converted."""
+"""Picture modes whose values are pixels of channels. Other modes, such as palettes, are converted."""
 
 
 def _outline(picture: Image.Image) -> tuple[tuple[int, int, int], str]:
-    """Shape `[C, H, W]` and type of the pixels of a picture, which is not decoded."""
+    """Shape `[C, H, W]` and pixel type of a picture, without decoding it."""
     channels = len(picture.getbands()) if picture.mode in (*PLAIN_MODES, "1") else 3
     return (channels, picture.height, picture.width), "float32" if picture.mode in ("I", "F") else "uint8"
 
 
 def _picture(picture: Image.Image) -> Tensor:
-    """The pixels `[C, H, W]` of a picture, which is decoded."""
+    """The pixels `[C, H, W]` of a picture, which this decodes."""
     if picture.mode not in PLAIN_MODES:
         picture = picture.convert("L") if picture.mode == "1" else rgb(picture)
     pixels = np.array(picture)
@@ -333,10 +333,10 @@ def _picture(picture: Image.Image) -> Tensor:
 
 
 def _image_tensor(name: str, index: int, image: Any) -> Tensor:
-    """One image `[C, H, W]`, of a tensor or an array."""
+    """One image `[C, H, W]` from a tensor, an array or a picture."""
     if not isinstance(image, Tensor | np.ndarray):
         raise DataError(
-            f"{name} must be tensors, arrays or pictures of Pillow, but image {index} is of type {type(image).__name__}"
+            f"{name} must be tensors, arrays or Pillow pictures, but image {index} is of type {type(image).__name__}"
         )
     batch = image[None]
     permuted = _permutation(name, batch)
@@ -348,7 +348,7 @@ def _image_tensor(name: str, index: int, image: Any) -> Tensor:
 
 
 def _check_bytes(name: str, index: int, shape: tuple[int, int, int], dtype: object) -> None:
-    """Raise DataError for an image `[C, H, W]` that takes too much memory, before any of it is read or copied."""
+    """Raise DataError for an image `[C, H, W]` that takes too much memory, before it is read or copied."""
     if math.prod(shape) * (1 if _type(dtype) == "uint8" else 4) > MAX_IMAGE_BYTES:
         raise DataError(
             f"{name} must take at most {MAX_IMAGE_BYTES >> 20} MiB each, but image {index} is {size_of(shape)} of "
@@ -357,8 +357,8 @@ def _check_bytes(name: str, index: int, shape: tuple[int, int, int], dtype: obje
 
 
 def _permutation(name: str, images: Tensor | NDArray[Any]) -> tuple[int, ...] | None:
-    """How the axes of images `[N, ...]` are permuted to have the channels first; None if they have. Raises DataError
-    for a shape that is none of images, or that can be read in two ways."""
+    """The permutation of axes of images `[N, ...]` that puts channels first; None if they are first. Raises DataError
+    for shapes that are not images or are ambiguous."""
     shape = tuple(images.shape)
     law = (
         f"{name} must be [N, channels, height, width], or as a NumPy array [N, height, width, channels], with 1 to "
@@ -374,8 +374,8 @@ def _permutation(name: str, images: Tensor | NDArray[Any]) -> tuple[int, ...] | 
         first, last = shape[2] == shape[3], shape[1] == shape[2]
     if first and last:
         raise DataError(
-            f"{name} must have axes that can be read in one way, but {[*shape]} can have its channels first or last; "
-            "torch.from_numpy(...) of a data set of your own has them first"
+            f"{name} must have unambiguous axes, but {[*shape]} can have its channels first or last; pass "
+            "torch.from_numpy(...), which has them first, from your own data set"
         )
     if not (first or last):
         raise DataError(f"{law}, but have the shape {[*shape]}")
@@ -383,7 +383,7 @@ def _permutation(name: str, images: Tensor | NDArray[Any]) -> tuple[int, ...] | 
 
 
 def _shape_of(images: Tensor | NDArray[Any], permuted: tuple[int, ...] | None) -> tuple[int, int, int]:
-    """`(C, H, W)` of images `[N, ...]`."""
+    """`(C, H, W)` of images of shape `[N, ...]`."""
     shape = tuple(images.shape)
     if len(shape) == 3:
         return 1, shape[1], shape[2]
@@ -400,8 +400,8 @@ def _pixels(name: str, images: Tensor) -> Tensor:
 
 
 def _integers(name: str, values: object, count: int) -> Tensor:
-    """Labels `[N]`, int64, of numbers, or of vectors `[N, K]` with a single 1. Raises DataError unless they are as many
-    whole numbers as there are images."""
+    """Labels `[N]`, int64, from numbers or from vectors `[N, K]` with a single 1. Raises DataError unless there is one
+    integer per image."""
     law = f"{name} must be as many as the images, [{count}]"
     if isinstance(values, Sequence) and len(values) != count:
         raise DataError(f"{law}, but have the shape [{len(values)}]")
@@ -424,7 +424,7 @@ def _integers(name: str, values: object, count: int) -> Tensor:
 
 
 def _length(label: object) -> int:
-    """How many numbers a label has."""
+    """Number of entries of a label."""
     if isinstance(label, int | float):
         return 1
     if isinstance(label, Tensor | np.ndarray):
@@ -433,7 +433,7 @@ def _length(label: object) -> int:
 
 
 def _too_long(labels: object) -> tuple[int, int] | None:
-    """Index and length of a label that has more numbers than a vector may have. Nothing is copied."""
+    """Index and length of a label that is longer than a vector may be. Nothing is copied."""
     if isinstance(labels, Tensor | np.ndarray):
         length = math.prod(labels.shape[1:])
         return (0, length) if length > MOST_CLASSES else None
@@ -457,7 +457,7 @@ def _array(name: str, values: object) -> NDArray[Any]:
 
 
 def _is_one_hot(values: object) -> bool:
-    """Whether labels are vectors `[N, K]` of at least two numbers, 0 but for a single 1."""
+    """Whether labels are vectors `[N, K]` of at least two entries, all 0 except for a single 1."""
     if _too_long(values):
         return False
     try:
@@ -475,7 +475,7 @@ def _image_shape(images_BCHW: Tensor) -> tuple[int, int, int]:
 
 
 def spaced(count: int, most: int) -> NDArray[np.int64]:
-    """Indices of at most so many of `count` images, evenly spaced, with the first and the last."""
+    """Indices of at most `most` of `count` images, evenly spaced, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 

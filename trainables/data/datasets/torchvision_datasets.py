@@ -1,7 +1,7 @@
-"""Data sets that torchvision downloads and reads, verified by their published checksums.
+"""Data sets that torchvision downloads and reads, verified by published checksums.
 
-MNIST and Fashion-MNIST are read from their compressed files and verified by what is in them, so that files that were
-compressed anew, such as those of Debian's package, are accepted. Shapes: N images, C channels, H rows, W columns.
+MNIST and Fashion-MNIST are read from their compressed files and verified by the uncompressed content, so that
+recompressed files, such as those in Debian's package, are accepted. Shapes: N images, C channels, H rows, W columns.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from trainables.data.errors import DataError
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 STL10_SHAPE = (3, 96, 96)
 STL10_BLOCK = 1000
-"""Images read at a time, which limits the memory needed in addition to the images themselves."""
+"""Images read at a time, which limits the memory needed besides the images themselves."""
 IDX_SHA256: Mapping[str, Mapping[str, str]] = {
     "mnist": {
         "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -40,12 +40,12 @@ IDX_SHA256: Mapping[str, Mapping[str, str]] = {
         "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     },
 }
-"""Data set -> file -> SHA-256 of what is in it, uncompressed."""
+"""Data set -> file -> SHA-256 of its uncompressed content."""
 FASHION_PACKAGE = "dataset-fashion-mnist"
-"""Package of Debian and Ubuntu that holds the files of Fashion-MNIST."""
+"""Debian and Ubuntu package with the files of Fashion-MNIST."""
 FASHION_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-"""Folder into which the package puts them."""
-PACKAGE_ADVICE = f"or `apt install {FASHION_PACKAGE}` and name {FASHION_FOLDER} as --data"
+"""Folder in which the package installs them."""
+PACKAGE_ADVICE = f"or `apt install {FASHION_PACKAGE}` and use --data {FASHION_FOLDER}"
 
 
 def cifar10(root: Path) -> Dataset:
@@ -90,7 +90,7 @@ def fashion_mnist(root: Path) -> Dataset:
 
 def stl10(root: Path) -> Dataset:
     """STL-10: 5,000 labelled, then 100,000 unlabelled training images, and 8,000 test images of 3x96x96. The files are
-    read in blocks: torchvision would hold the training images (2.9 GB) twice."""
+    read in blocks, because torchvision would hold the training images (2.9 GB) in memory twice."""
     from torchvision.datasets import STL10
 
     folder = Path(STL10.base_folder)
@@ -166,9 +166,9 @@ def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tup
 def _mnist(
     name: str, source: Any, root: Path, classes: tuple[str, ...], mean: float, std: float, package: str = ""
 ) -> Dataset:
-    """A data set in the format of MNIST. Its files are in the folder below `root` where torchvision's class `source`
-    keeps them, or, if there is no such folder, in `root` itself, where then nothing is written. The error of a file
-    that cannot be downloaded ends with the advice to install the `package` that has it."""
+    """A data set in the format of MNIST. Its files are in the folder below `root` that torchvision's class `source`
+    uses or, if that folder does not exist, in `root` itself, where nothing is written. If a download fails, the error
+    advises to install the `package` with the files."""
     from torchvision.datasets.utils import download_url
 
     files = [file for file, _ in source.resources]
@@ -198,8 +198,8 @@ def _mnist(
 
 
 def _read_idx(name: str, path: Path) -> Tensor:
-    """A compressed file of bytes in the IDX format: two zeros, the type, the number of dimensions, each dimension as a
-    big-endian integer of four bytes, and the values. Raises DataError unless it holds what `IDX_SHA256` says."""
+    """Read a compressed file of bytes in the IDX format: two zeros, the type, the number of dimensions, each dimension
+    as a big-endian integer of four bytes, and the values. Raises DataError unless its content matches `IDX_SHA256`."""
     try:
         with gzip.open(path) as file:
             content = bytearray(file.read())
@@ -207,8 +207,8 @@ def _read_idx(name: str, path: Path) -> Tensor:
         content = bytearray()
     if hashlib.sha256(content).hexdigest() != IDX_SHA256[name][path.name]:
         raise DataError(
-            f"{name} is corrupt: {path} does not hold the published data (SHA-256 {IDX_SHA256[name][path.name]} when "
-            "uncompressed); replace it, or remove it to have it downloaded again"
+            f"{name} is corrupt: {path} does not contain the published data (SHA-256 {IDX_SHA256[name][path.name]} "
+            "when uncompressed); replace it, or remove it to have it downloaded again"
         )
     dimensions = content[3]
     shape = np.frombuffer(content, ">i4", dimensions, offset=4)
@@ -216,7 +216,7 @@ def _read_idx(name: str, path: Path) -> Tensor:
 
 
 def _stl10_images(*paths: Path) -> Tensor:
-    """The images of all files, uint8 `[N, 3, 96, 96]`. The files store columns before rows."""
+    """The images of all files, uint8 `[N, 3, 96, 96]`. In the files columns come before rows."""
     size = math.prod(STL10_SHAPE)
     images_NCHW = np.empty((sum(path.stat().st_size for path in paths) // size, *STL10_SHAPE), dtype=np.uint8)
     done = 0

@@ -93,7 +93,7 @@ def test_the_archive_is_unpacked_where_torchvision_looks(
 
 def test_absent_files_are_named(tmp_path: Path, attributes: np.ndarray) -> None:
     assert refusal(tmp_path / "empty") == (
-        "celeba is incomplete and not to be downloaded; put img_align_celeba.zip, list_attr_celeba.txt, "
+        "celeba is incomplete and is not downloaded; put img_align_celeba.zip, list_attr_celeba.txt, "
         "identity_CelebA.txt, list_bbox_celeba.txt, list_landmarks_align_celeba.txt, list_eval_partition.txt into "
         f"{tmp_path}/empty/celeba, from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
     )

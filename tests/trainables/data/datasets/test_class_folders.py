@@ -30,7 +30,7 @@ def test_hidden_files_are_ignored(imagenet: Path) -> None:
 def test_a_missing_or_empty_split_is_refused(imagenet: Path, split: str) -> None:
     shutil.rmtree(imagenet / split)
     assert imagenet_refusal(imagenet) == (
-        f"imagenet is without the split '{split}': there is no folder {imagenet / split}; images belong in "
+        f"imagenet lacks the split '{split}': there is no folder {imagenet / split}; images belong in "
         f"{imagenet}/{split}/CLASS/"
     )
     (imagenet / split).mkdir()
@@ -63,7 +63,7 @@ def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
     stray.write_bytes(b"")
     assert (
         imagenet_refusal(imagenet)
-        == f"a split of imagenet must hold nothing but a folder for each class, but {stray} is a file"
+        == f"a split of imagenet must contain only a folder for each class, but {stray} is a file"
     )
 
 
@@ -71,7 +71,7 @@ def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
 def test_other_files_in_a_class_folder_are_refused(imagenet: Path, stray: str) -> None:
     path = imagenet / "train" / CLASSES[0] / stray
     path.mkdir() if stray.endswith("/") else path.write_text("hello")
-    assert imagenet_refusal(imagenet).startswith("class folders of imagenet must hold nothing but images (.jpg ")
+    assert imagenet_refusal(imagenet).startswith("class folders of imagenet must contain only images (.jpg ")
     assert imagenet_refusal(imagenet).endswith(f"), but got {path}")
 
 
@@ -95,7 +95,7 @@ def test_listing_opens_no_image(imagenet: Path, monkeypatch: pytest.MonkeyPatch)
 def test_an_absent_data_set_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "imagenet"
     assert imagenet_refusal(folder) == (
-        f"imagenet is absent from {tmp_path} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
+        f"imagenet is absent from {tmp_path} and is not downloaded; put its images into {folder}/train/CLASS/ and "
         f"{folder}/val/CLASS/, from https://image-net.org"
     )
 
@@ -219,9 +219,9 @@ def test_what_is_not_shown_of_images_is_said(tmp_path: Path) -> None:
         page.save(tmp_path / f"train/b/pages{index}.tif", save_all=True, append_images=pages[1:])
     Image.new("RGBA", (9, 9)).save(tmp_path / "test/a/clear.png")
     assert list_folder(tmp_path).remarks == (
-        "warning: only the first page or frame is used of 4 of them, train/b/pages0.tif, train/b/pages1.tif, "
-        "train/b/pages2.tif and 1 more",
-        "1 of them have transparent pixels, which are shown on white",
+        "warning: 4 of them have several pages or frames, of which only the first is used: "
+        "train/b/pages0.tif, train/b/pages1.tif, train/b/pages2.tif and 1 more",
+        "1 of them have transparent pixels, which are placed on white",
     )
 
 
@@ -233,7 +233,7 @@ def test_a_huge_image_is_named_by_a_plan(tmp_path: Path) -> None:
 
 
 def test_images_that_changed_since_the_plan_are_refused(images: Path) -> None:
-    with pytest.raises(DataError, match=r"must be those that the trials were planned with \(image_digest=00\), but"):
+    with pytest.raises(DataError, match=r"must be the ones that the trials were planned with \(image_digest=00\), but"):
         load_folder(images, "00", 8, 3)
 
 
@@ -261,8 +261,8 @@ def _sixteen_bits(file: Path) -> None:
             r"the image .*/train/cat/1\.jpg cannot be decoded \(.*\); remove",
         ),
         (lambda root: _sixteen_bits(root / "train/cat/0.png"), r"0\.png cannot be decoded \(its mode is I.*8 bits"),
-        (lambda root: (root / "train/cat/notes.txt").write_text("x"), r"must hold nothing but images .*notes\.txt"),
-        (lambda root: shutil.rmtree(root / "test"), r"dataset=folder is without the split 'test': there is no folder"),
+        (lambda root: (root / "train/cat/notes.txt").write_text("x"), r"must contain only images .*notes\.txt"),
+        (lambda root: shutil.rmtree(root / "test"), r"dataset=folder lacks the split 'test': there is no folder"),
         (lambda root: (root / "train/new").mkdir(), r"every class of dataset=folder must have images, but .*train/new"),
     ],
 )

@@ -108,7 +108,9 @@ def test_files_of_numpy_are_the_same_data_set(tmp_path: Path) -> None:
     assert [*dataset.attributes] == ["stain", "plate"] and dataset.attributes["plate"].classes == 1
     (tmp_path / "test_images.npy").unlink()
     forget_own_data()
-    with pytest.raises(DataError, match=r"dataset=arrays needs test_images.npy in .*; put some images, which nothing"):
+    with pytest.raises(
+        DataError, match=r"dataset=arrays needs test_images.npy in .*; put some images that are not used"
+    ):
         list_own_data("arrays", tmp_path, whole=False)
 
 
@@ -131,7 +133,7 @@ def test_other_data_have_another_digest(change: str) -> None:
 
     digests = {list_own_data(_own(data(changed)), HERE, whole=False).digest for changed in (False, True)}
     assert len(digests) == 2
-    with pytest.raises(DataError, match=r"image_digest=|must be those of the images"):
+    with pytest.raises(DataError, match=r"image_digest=|must match the images"):
         load_own_data(NAME, HERE, "0" * 12, (4, 20, 24))
 
 
@@ -348,7 +350,7 @@ REFUSALS: dict[str, tuple[object, str]] = {
     "range": (lambda: _floats(7.0), "image 13 has 0.5 to 7; scale the pixels first"),
     "sizes": (lambda: (IMAGES[:20], IMAGES[20:, :-2]), "must have the same size, but have 4x20x24 and 4x18x24"),
     "types": (lambda: (IMAGES[:20], IMAGES[20:] / 255), "must have the same type, but have torch.uint8 and torch.flo"),
-    "gap": (lambda: _labelled([0, 5] * 10), "must have each of its 6 classes, but class 3 has no image; number the"),
+    "gap": (lambda: _labelled([0, 5] * 10), "must contain each of its 6 classes, but class 3 has no image; number the"),
     "floating labels": (
         lambda: _labelled([1, 0.5] * 10),
         "whole numbers from 0 on, or -1 for none, but image 1 has 0.5",
@@ -359,7 +361,7 @@ REFUSALS: dict[str, tuple[object, str]] = {
     "far label": (lambda: _labelled([0] * 19 + [1_700_000_000]), "each of its 1700000001 classes, but class 3 has no"),
     "far attribute": (
         lambda: ({"images": IMAGES, "attributes": {"year": np.arange(30) + 10**9}},) * 2,
-        "the attribute year of my_data:Cells must be numbered from 0 on, with fewer values than images, but there is",
+        "the attribute year of my_data:Cells must be numbered from 0 on, with fewer values than images, but the ",
     ),
     "two-hot": (lambda: _labelled(np.ones((20, 3))), "must be as many as the images, [20], but have the shape [20, 3]"),
     "large": (
@@ -383,7 +385,7 @@ REFUSALS: dict[str, tuple[object, str]] = {
         lambda: ({"images": IMAGES, "classes": range(10**12)},) * 2,
         "the classes of the training images of my_data:Cells must be at most 65536, but there are more",
     ),
-    "other label": (Relabelled, "must have one label each, but image 3 has 1 and 0, when it is read again or by the"),
+    "other label": (Relabelled, "must have one label each, but image 3 has 1 and 0 when it is read again or in the"),
     "random label": (Undecided, "the training images of my_data:Cells must have one label each, but image 0 has"),
     "cut": (Cut, "image 2 of the training images of my_data:Cells cannot be read: OSError: image file is truncated"),
     "names": (lambda: _labelled(["cat"] * 20), "must be whole numbers from 0 on, but are of type <U3, such as"),
@@ -391,11 +393,11 @@ REFUSALS: dict[str, tuple[object, str]] = {
     "negative": (lambda: _labelled([-2] * 20), "must be whole numbers from 0 on, or -1 for none, but image 0 has -2"),
     "one side": (lambda: (IMAGES[:20], (IMAGES[20:], LABELS[20:])), "must have labels, because the test images of"),
     "unlabelled test": (lambda: ((IMAGES[:20], LABELS[:20]), (IMAGES[20:], [-1] * 10)), "from 0 on, but 10 have -1"),
-    "random": (Random, "must be the same each time they are read, but image 0 differs; random views are made by"),
+    "random": (Random, "must be the same each time they are read, but image 0 differs; for random views use"),
     "ragged": (Ragged, "must have one shape and type, but image 5 is 4x20x22 of uint8 and image 0 4x20x24 of uint8"),
     "broken": (Broken, "image 0 of the training images of my_data:Cells cannot be read: OSError: no such cell"),
     "raises": (lambda train: 1 / 0, "the data set my_data:Cells raises ZeroDivisionError: division by zero"),
-    "key": (lambda: ({"imgs": IMAGES}, IMAGES), "must have the names images, labels, groups, attributes, classes only"),
+    "key": (lambda: ({"imgs": IMAGES}, IMAGES), "may only have the keys images, labels, groups, attributes, classes"),
 }
 
 
@@ -444,7 +446,7 @@ def test_a_data_set_of_hugging_face_is_read_from_disk(tmp_path: Path) -> None:
     whole["train"].save_to_disk(str(tmp_path / "single"))
     for folder, law in (
         ("single", "needs the splits train and test in"),
-        ("none", "must be a data set that save_to_dis"),
+        ("none", "must be a data set written by save_"),
     ):
         forget_own_data()
         with pytest.raises(DataError, match=law):

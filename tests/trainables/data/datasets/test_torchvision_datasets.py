@@ -140,14 +140,14 @@ def test_what_a_file_holds_counts_and_not_how_it_is_compressed(tmp_path: Path, m
     path.write_bytes(gzip.compress(content, compresslevel=0))
     assert load("fashion_mnist", tmp_path).train_labels.tolist() == list(content[8:])
     path.write_bytes(gzip.compress(content[:-1] + bytes([(content[-1] + 1) % 10])))
-    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not hold the published data"):
+    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not contain the published data"):
         load("fashion_mnist", tmp_path)
 
 
 def test_a_truncated_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_mnist(tmp_path, monkeypatch, FashionMNIST) / "train-labels-idx1-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not hold the published data"):
+    with pytest.raises(DataError, match=f"^fashion_mnist is corrupt: {path} does not contain the published data"):
         load("fashion_mnist", tmp_path)
 
 
@@ -171,7 +171,7 @@ def test_the_package_is_named_where_fashion_mnist_is_absent(tmp_path: Path, monk
     with pytest.raises(DataError) as error:
         load("fashion_mnist", tmp_path)
     assert "apt install dataset-fashion-mnist" in str(error.value) and "\n" not in str(error.value)
-    assert str(error.value).endswith("name /usr/share/datasets/fashion-mnist as --data")
+    assert str(error.value).endswith("use --data /usr/share/datasets/fashion-mnist")
 
 
 @pytest.mark.skipif(

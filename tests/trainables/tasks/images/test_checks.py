@@ -277,7 +277,7 @@ def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
     [
         ("10", "each held-out class must be one of 0..9 for digits, but got 10"),
         ("4+4", "held_out must be ascending class indices joined by +, but got held_out=4+4"),
-        ("0+1+2+3+4+5+6+7+8", "at least one class must be held out and two be left of the 10 of digits, but got 9 "),
+        ("0+1+2+3+4+5+6+7+8", "of the 10 classes of digits at least one must be held out and two must be left, "),
     ],
 )
 def test_classes_that_cannot_be_held_out_are_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_neighbours_are_at_most_as_many_as_labelled_images(key: str, tmp_path: P
 
 
 def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^outliers must come from another set than the one trained on, but got 'di"):
+    with pytest.raises(ValueError, match=r"^outliers must come from another data set than the training images, but"):
         check_trials([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
     with pytest.raises(ValueError, match=r"^outliers must have as many channels as the images of digits, 1, but those"):
         check_trials([_config(outliers="digits32")], tmp_path)

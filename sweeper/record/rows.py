@@ -32,23 +32,26 @@ def listeners(
     followers: Sequence[CohortListener] = (),
     clock: Callable[[], float] | None = None,
 ) -> list[CohortListener]:
-    """Return the listeners of a dispatch in the order in which they are told, which is the order of safety.
+    """Return the listeners of a dispatch in the order in which they receive an event, which is the order of safety.
 
-    `followers` need nothing but rows: kept models, trackers, the page, what is shown. No result can be lost or counted
+    `followers` need nothing but rows: kept models, trackers, the page, the terminal. No result can be lost or counted
     twice:
 
-    1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
-    2. When a cohort has ended, the rest of its history and its sample grids are written before its rows. A trial with
-       a row therefore has its complete history and its sample grids. Its worker has written its models before.
-       `KeptModels` deletes those that are not best of the cohort before the rows are written.
-    3. What follows from rows, such as the next wave of a search, is told of them when they are in the store.
-    4. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
+    1. `followers` and the source of cohorts receive a report before anything of it is written. They keep nothing that
+       a restarted driver cannot take from the store.
+    2. History is written while a cohort trains, and the rest of it when the cohort has ended. Its trials have no row
+       yet, so they count as not done.
+    3. Sample grids follow. A trial with a row therefore has its complete history and its sample grids.
+    4. Rows follow. Just before, `followers` receive `ended`: `KeptModels` then deletes the models, which the worker has
+       written, that are not best of the cohort. Afterwards they and the source receive `recorded`, from which the next
+       wave of a search follows.
+    5. The checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
        sample grids again changes nothing, because all are keyed by trial id.
     """
     history = History(store, sweep, clock or store.files.runtime.monotonic)
-    told = _SourceUpdates(source, history)
-    rows = RowWriter(store, sweep, row_format, (*followers, told))
-    return [*followers, told, history, SampleGrids(store, sweep), rows, CheckpointRemover(store.files, sweep)]
+    early = [*followers, _SourceUpdates(source, history)]
+    rows = RowWriter(store, sweep, row_format, early)
+    return [*early, history, SampleGrids(store, sweep), rows, CheckpointRemover(store.files, sweep)]
 
 
 class History(CohortListener):
@@ -198,7 +201,7 @@ def _provenance(origin: Origin | None) -> Mapping[str, object]:
 
 
 class RowWriter(CohortListener):
-    """Writes the rows of cohorts that have ended or failed, and tells `followers` of them before and afterwards."""
+    """Writes the rows of cohorts that have ended or failed. `followers` receive `ended` before and `recorded` after."""
 
     def __init__(
         self, store: Store, sweep: str, row_format: RowFormat, followers: Sequence[CohortListener] = ()
@@ -246,7 +249,7 @@ class RowWriter(CohortListener):
 
 @dataclass(frozen=True)
 class _SourceUpdates(CohortListener):
-    """Tells the source of cohorts what becomes of them: a search proposes its next trials from their results."""
+    """Passes events on to the source of cohorts: a search proposes its next trials from their results."""
 
     source: CohortSource
     history: History

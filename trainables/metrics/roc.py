@@ -1,5 +1,5 @@
-"""The ROC curve of a score: its area with a confidence interval, the threshold at a false-alarm rate, and the confidence
-interval of a share of images.
+"""The ROC curve of a score: its area with a confidence interval, the threshold at a false-alarm rate, and the
+confidence interval of a share of images.
 
 This module also serves reports and therefore needs no PyTorch. Shapes: N inliers, M outliers.
 """

@@ -254,7 +254,8 @@ def lines(
     )
     interval = f" [{choice.low:.3f}, {choice.high:.3f}]" if math.isfinite(choice.low) else ""
     area = f"AUROC {choice.mean:.3f}{interval}{' (95 % interval over test images)' if interval else ''}"
-    alike = f"; {choice.not_told_apart} of the others are not told apart from it" if interval else ""
+    others = f"{choice.not_told_apart} of the others are not told" if choice.not_told_apart else "all others are told"
+    alike = f"; {others} apart from it" if interval else ""
     yield f"best of {choice.compared} methods: {choice.at.get('method', '')} by its score {name}, {area}{alike}"
     known = [each for each in detections_of(row) if each.normal and each.anomalous]
     for each in known:

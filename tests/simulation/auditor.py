@@ -54,6 +54,8 @@ from trainables.worker.messages import CohortReport, CohortTask
 
 LEFT_BEHIND = ("checkpoints/", ".drivers/", ".write-check-", "_damaged/", UNWRITTEN)
 """What a sweep that has ended leaves nothing of."""
+OF_SWEEP = (TRIALS, HISTORY, MODELS, REQUESTS, "checkpoints/", "cuts/", "sheets/simulated/", "tables/simulated/")
+"""Where the files of the sweep are."""
 LOSSES = 50
 """As the guide says: times that a cohort may lose its machine without reaching a further epoch."""
 Key = tuple[Any, ...]
@@ -137,6 +139,10 @@ class Auditor:
         self._asked: set[str] = set()
         """Names of the requests that drivers were asked for."""
         self._begun_requests: set[str] = set()
+        self._drivers: set[Client] = set()
+        """Drivers that have begun and not ended."""
+        self._removed: set[str] = set()
+        """Trials whose rows `rm` has removed."""
         self._begun: set[tuple[Client, str]] = set()
         """Driver and cohort of which a step was made."""
         self._claims: dict[Client, frozenset[str]] = defaultdict(frozenset)
@@ -157,7 +163,13 @@ class Auditor:
 
     def watch(self, client: Client, verb: str, path: str) -> None:
         """Called after each operation that has changed a file."""
-        if path.startswith("checkpoints/") and verb == "delete" and path.endswith(".pt") and not client.fresh:
+        if client.command and path.startswith(OF_SWEEP):
+            if self.sure and (others := [each.name for each in self._drivers if not each.dead]):
+                self.note(f"{client.name} changes {path}, though {others} run")
+            if verb == "delete" and path.startswith(REQUESTS):
+                self._begun_requests.discard(path.removeprefix(REQUESTS).removesuffix(".parquet"))
+        own = not (client.fresh or client.command)
+        if path.startswith("checkpoints/") and verb == "delete" and path.endswith(".pt") and own:
             cohort = path.rpartition("/")[2].removesuffix(".pt")
             left = self._cohorts.get(cohort, set()) - self._results.keys() - self._functions.keys()
             if left and self.memory.get(f"{ROOT}/{HALVED}{cohort}") is None:
@@ -191,7 +203,9 @@ class Auditor:
         late = path in client.late  # as the guide says, a failure may then take the place of a result
         for trial, status in self.seen.items():
             found = rows.get(trial)
-            if found is None and not self._is_archived(trial):
+            if found is None and client.command == "rm":
+                self._removed.add(trial)
+            elif found is None and not self._is_archived(trial):
                 self.note(f"the row of {trial} is lost after {verb} {path}")
             elif found and found["status"] == "failed" != status and not (late or self._is_archived(trial)):
                 self.note(f"the result of {trial} is replaced by a failure after {verb} {path}")
@@ -238,9 +252,14 @@ class Auditor:
             if count > 1:
                 self.note(f"a reader has {trial} {count} times")
         for trial, _ in self._moments[since]:
-            if trial not in counts and not self._is_archived(trial):
+            if trial not in counts and not self._is_archived(trial) and trial not in self._removed:
                 self.note(f"a reader misses {trial}")
-        if not self._archived and not self.divided and frozenset(rows) not in self._moments[since:]:
+        if (
+            not self._archived
+            and not self._removed
+            and not self.divided
+            and frozenset(rows) not in self._moments[since:]
+        ):
             self.note("a reader has rows of several moments")
 
     # Events
@@ -250,9 +269,18 @@ class Auditor:
         preset = request.preset or ""
         self._asked |= {preset, *([f"{preset}, decided"] if request.decide is not None else ())}
 
-    def began(self, request: Request) -> None:
+    def began(self, client: Client, request: Request) -> None:
         """A driver has begun with a request."""
         self._begun_requests.add(request.preset or "")
+        self._drivers.add(client)
+
+    def command_ended(self, client: Client, status: int | None) -> None:
+        """Judge a command that is no driver."""
+        self._cut_off = self._cut_off or status is None
+        alone = not any(not each.dead for each in self._drivers)
+        left = [path for path in contents(self.memory) if path.startswith(OF_SWEEP)]
+        if client.command == "rm" and status == 0 and alone and left:
+            self.note(f"{client.name} has left {left}")
 
     def started(self, client: Client, machines: Machines, task: CohortTask, outstanding: Mapping[str, float]) -> None:
         for kind, taken in outstanding.items():
@@ -323,6 +351,7 @@ class Auditor:
     def ended(self, request: Request, client: Client, status: int | None) -> None:
         """Judge a driver that has ended: its last lines say what is true."""
         self._statuses[request.preset or ""] = status
+        self._drivers.discard(client)
         output = client.output.getvalue()
         self.failed = self.failed or "failed for good" in output
         missing = re.search(r"^error: (\d+) models could not be written, and are missing", output, re.MULTILINE)

@@ -24,7 +24,8 @@ from sweeper.storage.files import Files
 from sweeper.storage.retry import NoAnswerError
 from tests.simulation.processes import BEGINNING, Killed, Time
 
-ROOT = "store"
+BUCKET, ROOT, OTHER = "s3://simulated/", "store", "other"
+"""Address of the bucket; the folders of the store and of one that is merged into it."""
 READS = ("read", "list", "look")
 SILENCE = 60.0
 """Seconds after which an operation that is not answered is given up. It may have taken effect until then."""
@@ -100,6 +101,8 @@ class Client:
     """Paths of operations that are about to take effect late: its machine slept meanwhile, or it has given them up."""
     asked_at: float | None = None
     """When it got a signal."""
+    command: str = ""
+    """`rm` or `merge`, if it is no driver."""
     begun_at: float | None = None
     """When it had planned, if it is a driver. Until then somebody waits, so that nothing is tried again."""
     stopping: StopSignal | None = None
@@ -264,7 +267,7 @@ class MemoryFilesystem:
             if rest and not recursive:
                 infos.setdefault(name, fs.FileInfo(f"{folder}/{name}", fs.FileType.Directory))
             else:
-                written = BEGINNING + timedelta(seconds=blob.written)
+                written = BEGINNING + timedelta(seconds=max(0.0, blob.written))
                 infos[path] = fs.FileInfo(path, fs.FileType.File, size=len(blob.data), mtime=written)
         return list(infos.values())
 
@@ -335,9 +338,10 @@ class Writing:
 class SimulatedFiles(Files):
     """The files of a world, as one client sees them."""
 
-    def __init__(self, memory: Memory, client: Client, runtime: Runtime) -> None:
-        super().__init__("s3://simulated/store", runtime=runtime)
-        self._filesystem = MemoryFilesystem(memory, client)
+    def __init__(self, memory: Memory, client: Client, runtime: Runtime, root: str = ROOT) -> None:
+        """`root`: the folder of the store, beside which there may be others."""
+        super().__init__(f"{BUCKET}{root}", runtime=runtime)
+        self._filesystem, self._root = MemoryFilesystem(memory, client), root
 
     def of(self, client: Client) -> SimulatedFiles:
         """The same store, as another client sees it."""
@@ -346,7 +350,7 @@ class SimulatedFiles(Files):
         return files
 
     def _open_anew(self) -> Any:
-        return self._filesystem, ROOT
+        return self._filesystem, self._root
 
     def _call_remotely(self, operation: Callable[[], Result], deadline: float) -> Result:
         return operation()  # in the same process: only its silence is simulated
@@ -354,4 +358,4 @@ class SimulatedFiles(Files):
 
 def contents(memory: Memory) -> Mapping[str, bytes]:
     """Path in the store -> content."""
-    return {path.removeprefix(f"{ROOT}/"): blob.data for path, blob in memory.paths().items()}
+    return {path.removeprefix(f"{ROOT}/"): blob.data for path, blob in memory.paths(ROOT).items()}

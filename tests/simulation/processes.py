@@ -45,6 +45,8 @@ class Process:
         """Whether it has received SIGTERM."""
         self.cohort: Any = None
         """The cohort that it trains, if that is none of functions."""
+        self.files: Callable[[str], Any] = lambda uri: None
+        """Opens a store, for a command."""
         self.stepped = 0.0
         """Seconds of the steps that it has made."""
         self._time, self._act, self._turn = time, act, 0

@@ -26,6 +26,21 @@ FUNCTIONS_SINCE = 1_796_000_000_000
 """The first seed of worlds that may draw functions, so that seeds below mean what they meant."""
 
 
+COMMANDS = ("rm", "merge")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command beside the drivers of a session."""
+
+    name: str
+    """One of `COMMANDS`."""
+    after: float
+    """Seconds after the beginning of the session."""
+    die_at: tuple[int, bool] | None = None
+    """As that of a driver."""
+
+
 @dataclass
 class Session:
     """Drivers that run at the same time."""
@@ -53,6 +68,7 @@ class Session:
     """Another cluster than the scenario's."""
     elsewhere: bool = False
     """Whether it is on another machine than the session before."""
+    commands: tuple[Command, ...] = ()
 
 
 @dataclass
@@ -161,3 +177,16 @@ def drawn(
     if some(0.1):
         scenario.refuses = random.choice((0.2, 0.5))
     return scenario
+
+
+def add_commands(scenario: Scenario, random: Random) -> None:
+    """Add commands to the sessions of a world whose store answers and whose machines do not sleep."""
+    asleep = any(session.sleeps[1] or session.falls_asleep for session in scenario.sessions)
+    if random.random() >= 0.2 or asleep or scenario.faults.silent or scenario.faults.outage[1]:
+        return
+    names = COMMANDS[:1] if scenario.mishaps.poisoned else COMMANDS  # the other store's trials have all been trained
+    for session in scenario.sessions:
+        for _ in range(random.choice((0, 1, 1, 2))):
+            after = random.choice((random.uniform(0.0, 3.0), random.expovariate(1 / 100)))
+            die_at = (int(random.expovariate(1 / 20)) + 1, random.random() < 0.5) if random.random() < 0.4 else None
+            session.commands += (Command(random.choice(names), after, die_at),)

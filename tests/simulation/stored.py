@@ -125,6 +125,8 @@ class Expected:
     """Paths of the files besides rows and history, without those that are named at random."""
     analyses: Mapping[str, bytes]
     """Path of each record of interim analyses -> its content."""
+    files: Mapping[str, bytes]
+    """Path -> content of all files."""
 
     @classmethod
     def of(cls, memory: Memory) -> Expected:
@@ -132,4 +134,4 @@ class Expected:
         rows = {trial: comparable(row) for trial, row in best_rows(files).items()}
         shown = (path for path in files if path.startswith(("tables/", "studies/", "reports/", "requests/", "models/")))
         analyses = {path: data for path, data in files.items() if path.startswith(ANALYSES)}
-        return cls(rows, history_in(files), frozenset(shown), analyses)
+        return cls(rows, history_in(files), frozenset(shown), analyses, files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import math
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ import pytest
 import torch
 
 from sweeper import version
-from sweeper.commands import conclusion
+from sweeper.commands import conclusion, merge, rm
 from sweeper.commands.sweep_run import SweepRun
 from sweeper.errors import ClusterError, SpecError, StoreError, error_line
 from sweeper.execution.signals import StopSignal
@@ -28,16 +29,25 @@ from sweeper.report.page import publish as page
 from sweeper.request import Request
 from sweeper.runtime import Machine, Runtime
 from sweeper.search import journal
-from sweeper.storage import archive, parquet_files, requests, store
+from sweeper.storage import archive, merging, parquet_files, requests, store
 from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
 from tests.simulation import functions, sweeps, training
 from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
-from tests.simulation.files import Client, Faults, Memory, SimulatedFiles, contents
+from tests.simulation.files import BUCKET, OTHER, ROOT, Blob, Client, Faults, Memory, SimulatedFiles, contents
 from tests.simulation.processes import Condition, Killed, Lock, Process, Stuck, Time
-from tests.simulation.scenario import CORES, FUNCTIONS_SINCE, TELLS_APART, Scenario, Session, drawn
-from tests.simulation.stored import Expected, table_in, trials_archived
+from tests.simulation.scenario import (
+    CORES,
+    FUNCTIONS_SINCE,
+    TELLS_APART,
+    Command,
+    Scenario,
+    Session,
+    add_commands,
+    drawn,
+)
+from tests.simulation.stored import TRIALS, Expected, best_rows, table_in, trials_archived
 from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.functions import cohort
@@ -75,10 +85,20 @@ class World:
         self.auditor.tracked = {} if scenario.refuses else None
         self.refusing = Random(f"tracker {seed}")
         self.memory.watch = self.watch
+        if expected and any(each.name == "merge" for session in sessions for each in session.commands):
+            self._add_other_store(expected, Random(f"other {seed}"))
         self.readers = 0
         """How many readers read now."""
         self.elsewhere = False
         """Whether the last session was on another machine."""
+
+    def _add_other_store(self, expected: Expected, random: Random) -> None:
+        """Add a store in which the sweep has run elsewhere, of a grid perhaps in part."""
+        whole = self.scenario.kind.preset not in TELLS_APART or random.random() < 0.5
+        for path, data in expected.files.items():
+            if whole or not path.startswith(TRIALS) or random.random() < 0.5:
+                self.memory.blobs[f"{OTHER}/{path}"] = Blob(data, -math.inf, set())
+        self.auditor.accounts.merge(best_rows(expected.files).values())
 
     def runtime(self, client: Client) -> Runtime:
         time, random = self.time, self.random
@@ -167,7 +187,7 @@ class World:
                 planned.trackers = {"simulated": connect}
             run = planned.begin(stopping)
             client.begun_at = self.time.now
-            auditor.began(request)
+            auditor.began(client, request)
             end(run.execute("the command"))
         except (SpecError, ClusterError, StoreError) as error:
             print(error_line(error))
@@ -200,8 +220,36 @@ class World:
             if session.signal_at is not None and not index:
                 signal = partial(self._signal, client, processes[0], session.unheard)
                 self.time.begin("signal", signal, after=session.signal_at)
+        # As of drivers that begin later.
+        apart = 5.0 if self.scenario.store.staleness else 0.0
+        for index, command in enumerate(session.commands):
+            after = command.after + apart * (session.drivers + index)
+            processes.append(self.command(replace(command, after=after), f"{number}-{index}"))
         self.elsewhere = session.elsewhere or session.drivers > 1
         self.time.run(lambda: all(process.ended for process in processes), self.time.now + LIMIT)
+
+    def command(self, command: Command, name: str) -> Process:
+        """Begin a command beside drivers."""
+        client = Client(f"admin{name} {command.name}", die_at=command.die_at, command=command.name)
+
+        def act() -> None:
+            status = None
+            self.time.current.files = lambda uri: SimulatedFiles(
+                self.memory, client, self.runtime(client), uri.removeprefix(BUCKET)
+            )
+            try:
+                if command.name == "rm":
+                    status = rm.main(["simulated", "--store", f"{BUCKET}{ROOT}", "--yes"])
+                else:
+                    status = merge.main([f"{BUCKET}{OTHER}", f"{BUCKET}{ROOT}"])
+            finally:
+                self.time.say(f"{client.name} has {'died' if status is None else f'ended with status {status}'}")
+                client.dead = True
+                self.auditor.command_ended(client, status)
+
+        process = self.time.begin(client.name, act, client, command.after)
+        client.on_death = process.kill
+        return process
 
     def _signal(self, client: Client, process: Process, unheard: bool) -> None:
         """Send SIGINT to a driver."""
@@ -263,7 +311,7 @@ class World:
             rows = load("simulated", own)
             self.auditor.loaded([*zip(rows["trial_id"], rows["status"], strict=True)], since)
         except StoreError as error:
-            if not trials_archived(contents(self.memory)):
+            if self.auditor.seen and not trials_archived(contents(self.memory)):
                 self.auditor.note(f"a reader cannot load the rows: {error}")
         finally:
             self.readers -= 1
@@ -303,11 +351,11 @@ def _decoded(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa
 
 
 @contextlib.contextmanager
-def simulated(time: Time, reports: bool = False, merging: bool = False, figures: bool = False) -> Iterator[None]:
+def simulated(time: Time, reports: bool = False, compacts: bool = False, figures: bool = False) -> Iterator[None]:
     """Context in which a world runs: its cohorts train nothing, and what its drivers print is kept.
 
     No picture is drawn, which takes seconds. Without `reports` no pages are written either, nor is the best setting
-    named, and without `figures`, in addition, no tables.
+    named, and without `figures`, in addition, no tables. With `compacts` two files are many, so that they are merged.
     """
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -326,11 +374,13 @@ def simulated(time: Time, reports: bool = False, merging: bool = False, figures:
         patched.setattr(functions, "during_step", lambda epoch, config: time.current.on_step(epoch, config))
         patched.setattr(version, "_git", lambda *_: None)  # a process
         patched.setattr(page, "_writing", Lock(time))
-        for module in (parquet_files, archive, requests, store):
+        for module in (rm, merge):
+            patched.setattr(module, "Files", lambda uri: time.current.files(uri))
+        for module in (parquet_files, archive, requests, store, merging):
             patched.setattr(module, "table_to_parquet", _encoded)
             patched.setattr(module, "parquet_to_table", _decoded, raising=False)
         patched.setattr(charts, "png", lambda *_, **__: b"")
-        if merging:
+        if compacts:
             patched.setattr(parquet_files, "MANY", 2)
             patched.setattr(conclusion, "COMPACT_ABOVE", 2)
         if not (reports or figures):
@@ -339,6 +389,8 @@ def simulated(time: Time, reports: bool = False, merging: bool = False, figures:
             patched.setattr(conclusion, "_answer", lambda *_: ())
             patched.setattr(page, "write", lambda files, sweep: report_path(sweep))
             patched.setattr(journal, "write", lambda *_: "")
+            for module in (rm, merge):
+                patched.setattr(module, "write_pages", lambda *_: None)
         yield
 
 
@@ -380,6 +432,7 @@ def scenario_of(seed: int) -> Scenario:
     functions = Random(f"functions {seed}") if seed >= FUNCTIONS_SINCE else None
     scenario = drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), functions, expected)
     scenario.figures = Random(f"figures {seed}").random() < 0.2
+    add_commands(scenario, Random(f"commands {seed}"))
     return scenario
 
 

@@ -23,11 +23,12 @@ from sweeper.models import config_of, defaults_of, load_model
 from sweeper.option_values import Text
 from sweeper.request import Request
 from sweeper.storage.load import load, load_history, load_trials
+from trainables.validation import unknown
 
 if TYPE_CHECKING:
     from sweeper.report.answers import Answer
 
-__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run"]
+__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run", "run_best"]
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
@@ -69,6 +70,46 @@ def best(
             defaults=defaults_of,
         )
     except (SpecError, StoreError) as error:
+        raise error.with_traceback(None) from None
+
+
+def run_best(
+    sweep: str | os.PathLike[str] | Sweep,
+    *,
+    again: Axes,
+    name: str | None = None,
+    preset: str | None = None,
+    changes: str | None = None,
+    metric: str | None = None,
+    methods: Sequence[str] = (),
+    store: Folder = "results",
+    data: Folder = "data",
+    **options: Option,
+) -> pd.DataFrame:
+    """Train the best setting of each study and data set of a request with fresh seeds, or continue that, and return one
+    row per trial, as `sweeper best SWEEP --again KEY=VALUES` does.
+
+    - `sweep`, `name`: as for `run`: the sweep that was tuned
+    - `again`: the key that repeats an experiment, with values that no trial of the request has: `{"seed": "1..10"}`
+    - `preset`, `changes`, `metric`: as for `best`; `methods`: as for `load_model`
+    - `options`: those of a run that say how it trains, such as `debug=True` or `keep="all"`
+
+    The rows are those of the request `PRESET, again`, of which `best` and `table` tell. Raises the same errors as
+    `run`, and SpecError if nothing is best, or if trials with one of the fresh seeds chose the setting.
+    """
+    from sweeper.commands.again import Again, asked_again  # here: it imports SciPy
+    from sweeper.commands.best import OF_RUN
+
+    try:
+        if not isinstance(again, Mapping) or len(again) != 1:
+            raise SpecError(f"again must map one key to its values, such as {{'seed': '1..10'}}, but got {again!r:.60}")
+        ((key, values),) = again.items()
+        if other := next((option for option in options if option not in OF_RUN), None):
+            raise SpecError(unknown("option of a run of best settings", other, OF_RUN))
+        places = {"preset": preset, "store": os.fspath(store), "data": os.fspath(data)}
+        request = _request(sweep, name, None, None, {**options, **places})
+        return _run(asked_again(request, Again(key, _axis(key, values, "again"), changes, metric, methods))[0])
+    except (SpecError, ClusterError, StoreError) as error:
         raise error.with_traceback(None) from None
 
 

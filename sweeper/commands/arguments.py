@@ -100,7 +100,7 @@ def typed_request(values: Mapping[str, Any]) -> Request:
         raise SpecError("the name of a sweep is required; --list shows all sweeps")
     fixed = {key: Text(text) for key, text in pairs("--set", values.get("set", ())).items()}
     axes, replicates = (
-        {key: _values(option, key, text) for key, text in pairs(f"--{option}", values.get(option, ())).items()}
+        {key: values_of_axis(option, key, text) for key, text in pairs(f"--{option}", values.get(option, ())).items()}
         for option in ("axis", "replicates")
     )
     typed = {key: value for key, value in values.items() if key not in ("set", "axis")}
@@ -194,7 +194,8 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _values(option: str, key: str, text: str) -> tuple[Text, ...]:
+def values_of_axis(option: str, key: str, text: str) -> tuple[Text, ...]:
+    """The values of a text such as `0,1` or `0..9`, of a key of an option without its dashes. Raises SpecError."""
     values = tuple(map(Text, listed(text)))
     if "" in values:
         raise SpecError(f"{option} {key} must have at least one value and no empty one, but got '{key}={text}'")

@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "trial": Subcommand(
         "train one trial in this process: debug it, profile it, overfit a few examples", interruptible=True
     ),
-    "best": Subcommand("say which setting is best, how to train it again, and where its model is"),
+    "best": Subcommand("say which setting is best and where its model is; train it again with fresh seeds"),
     "table": Subcommand("print the tables of a request as Markdown, LaTeX or CSV"),
     "compare": Subcommand("compare two requests, presets or stores trial by trial"),
     "claims": Subcommand("judge the claims of the papers by the rows of a store"),

@@ -26,7 +26,7 @@ from sweeper.storage.files import Files
 from sweeper.storage.layout import TRIALS, model_path
 from sweeper.storage.load import absent, in_order_of_ends
 from sweeper.storage.models import known_metadata, trials_with_models
-from sweeper.storage.requests import StoredRequest, stored_requests
+from sweeper.storage.requests import StoredRequest, is_again, stored_requests
 from sweeper.storage.rows import Columns, columns_of, plain_value
 from sweeper.storage.store import StoreReader
 from trainables.metrics.meanings import family_of
@@ -154,28 +154,41 @@ def find_answer(
     reference, definition = name, registry.find(name) if registry.is_findable(name) else None
     name = definition.name if definition else registry.name_in_store(name)
     request, columns = find_request(files, name, preset, changes)
-    figures = read_figures(files, name)[0].get(request.preset)
-    measured = [known for known in columns.metrics if request.rows[known].notna().any()]
-    ranked = _ranked(figures, metric, measured, request.label)
+    figures, ranked = figures_ranked(files, name, request, columns, metric)
     return answer_of(
         files,
         name,
         request,
-        figures or PresetFigures(request.preset, "", "trials", ranked, (), (), (), ()),
+        figures,
         list(columns.hyperparameters),
         Commands(reference, name, definition, files.display_uri, data, defaults),
         metric=ranked if metric else None,
     )
 
 
-def find_request(files: Files, name: str, preset: str | None, changes: str | None) -> tuple[StoredRequest, Columns]:
-    """Return a request of a sweep in a store, by default that with the latest row, and the columns of its rows. Raises
-    StoreError if there are no rows, and SpecError if there is no such request."""
+def figures_ranked(
+    files: Files, name: str, request: StoredRequest, columns: Columns, metric: str | None
+) -> tuple[PresetFigures, Metric]:
+    """Return the figures of a request's preset, and the metric of this name, by default the preset's. Raises SpecError
+    if there is no such metric."""
+    figures = read_figures(files, name)[0].get(request.preset)
+    measured = [known for known in columns.metrics if request.rows[known].notna().any()]
+    ranked = _ranked(figures, metric, measured, request.label)
+    return figures or PresetFigures(request.preset, "", "trials", ranked, (), (), (), ()), ranked
+
+
+def find_request(
+    files: Files, name: str, preset: str | None, changes: str | None, *, tuned: bool = True
+) -> tuple[StoredRequest, Columns]:
+    """Return a request of a sweep in a store, by default that with the latest row, and the columns of its rows; without
+    `tuned` none that has the best settings of another. Raises StoreError if there are no rows, and SpecError if there
+    is no such request."""
     table = StoreReader(files).rows(name)
     if table is None:
         raise absent(files, TRIALS, name)
     rows = in_order_of_ends(table)
-    return _chosen_request(stored_requests(files, name, rows)[0], preset, changes), columns_of(table.schema)
+    stored = [each for each in stored_requests(files, name, rows)[0] if tuned or not is_again(each.preset)]
+    return _chosen_request(stored, preset, changes), columns_of(table.schema)
 
 
 def shown_of(

@@ -40,6 +40,9 @@ LONG_LIST = re.compile(r"([^\s,=]+,[^\s,]+)(?:,[^\s,]+){3,},([^\s,]+)")
 """Six values or more in the name of a request."""
 MOST_SHORT = 140
 """Most characters of the name of a request in a heading."""
+AGAIN = "again"
+"""What the name of a preset has in addition that is made of the best settings of a request, to train them with fresh
+seeds (`sweeper best --again`): `digits, again`."""
 NO_ID = ""
 """What a column of a list has where another has an id; not null, which rows of grids have as their study."""
 
@@ -152,6 +155,16 @@ def decided_changes(changes: str) -> str:
 def undecided_changes(changes: str) -> str:
     """Return the changes of the request whose further seeds the request with these `changes` has; else its own."""
     return changes.removesuffix(DECIDED).removesuffix(", ") if changes.split(", ")[-1] == DECIDED else changes
+
+
+def preset_again(request: str) -> str:
+    """Return the preset of the best settings of a request."""
+    return f"{request}, {AGAIN}"
+
+
+def is_again(preset: str) -> bool:
+    """Return whether a preset is made of the best settings of a request."""
+    return preset.endswith(f", {AGAIN}")
 
 
 def write_request(files: Files, sweep: str, listed: RequestRows) -> None:

@@ -4,8 +4,8 @@
 >>> Grid(fixed={"method": "vje"}, axes={"beta": (0.5, 1.0)}).axes
 {'beta': (0.5, 1.0)}
 
-- Run a sweep and read its store: `run`, `plan`, `best`, `run_best`, `compare`, `load`, `load_history`, `load_runs`,
-  `run_differences`, `load_model`, `config_of`
+- Run a sweep and read its store: `run`, `plan`, `best`, `run_best`, `table`, `compare`, `load`, `load_history`,
+  `load_runs`, `run_differences`, `load_model`, `config_of`
 - Define a sweep: `Sweep`, `Grid`, `Search` and the other names of `sweeper.definition`; its claims: `Claim`, `Filter`,
   `Side`
 - Define a method: `ImageMethod`, `PairsMethod` and the types of their arguments; `checked` and the bounds of
@@ -22,7 +22,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `MODULE_OF` says, for editors and type checkers
-    from sweeper.api import best, compare, config_of, load, load_history, load_model, plan, run, run_best  # noqa: I001
+    from sweeper.api import best, compare, config_of, load, load_history, load_model, plan, run, run_best, table  # noqa: I001
     from sweeper.claims import Claim, Filter, Side
     from sweeper.errors import ClusterError, SpecError, StoreError, SweeperError
     from sweeper.report.reruns import run_differences
@@ -44,12 +44,12 @@ __all__ = [
     "Selection", "Shapes", "Side", "Space", "SpecError", "StoreError", "Sweep", "SweeperError", "Table", "Trajectory",
     "Value", "When", "__version__", "above", "added", "at_least", "at_most", "below", "best", "between", "checked",
     "compare", "config_of", "load", "load_history", "load_model", "load_runs", "one_of", "plan", "run", "run_best",
-    "run_differences", "tune_trainable",
+    "run_differences", "table", "tune_trainable",
 ]  # fmt: skip
 MODULE_OF = {
     name: module
     for module, names in {
-        "sweeper.api": "best compare config_of load load_history load_model plan run run_best",
+        "sweeper.api": "best compare config_of load load_history load_model plan run run_best table",
         "sweeper.claims": "Claim Filter Side",
         "sweeper.errors": "ClusterError SpecError StoreError SweeperError",
         "sweeper.report.reruns": "run_differences",

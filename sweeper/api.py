@@ -28,7 +28,7 @@ from trainables.validation import unknown
 if TYPE_CHECKING:
     from sweeper.report.answers import Answer
 
-__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run", "run_best"]
+__all__ = ["best", "compare", "config_of", "load", "load_history", "load_model", "plan", "run", "run_best", "table"]
 Option = Value | Sequence[str]
 """The value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
@@ -126,6 +126,31 @@ def compare(first: str, second: str, metrics: Sequence[str] = ()) -> pd.DataFram
     from sweeper.commands.compare import compare as compared  # here: it imports SciPy
 
     return compared(first, second, metrics)
+
+
+def table(
+    name: str,
+    *,
+    preset: str | None = None,
+    changes: str | None = None,
+    table: str | None = None,
+    store: Folder = "results",
+) -> pd.DataFrame:
+    """Return a table of a request as numbers, one row for each cell and metric.
+
+    - `preset`, `changes`: as for `best`
+    - `table`: one of the tables of the preset, or the metric of a heatmap; by default the only table
+
+    First come the hyperparameters of the table and `metric`, then `mean`, the ends `low` and `high` of its 95 %
+    interval over `n` replicates, `std`, `published` and `mark`, which is `best` or `not told apart`. Shares are in
+    [0, 1]. Raises SpecError if there is no such request or table, or several, and StoreError if there are no rows.
+    """
+    from sweeper.commands.table import frame  # here: it imports SciPy
+
+    try:
+        return frame(name, preset=preset, changes=changes, table=table, store=store)
+    except (SpecError, StoreError) as error:
+        raise error.with_traceback(None) from None
 
 
 def run(

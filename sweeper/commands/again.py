@@ -22,6 +22,7 @@ from sweeper.planning.changes import format_value, sorted_values
 from sweeper.report.answers import answer_of, figures_ranked, find_request, shown_of, with_names
 from sweeper.report.commands import Commands
 from sweeper.report.figures import PresetFigures
+from sweeper.report.tables import telling_axes
 from sweeper.request import Request
 from sweeper.results.best import NO_CHOICE, BestSetting
 from sweeper.results.sentences import MAX_BEST, chosen, noun_of, sentences
@@ -33,8 +34,6 @@ from trainables.validation import unknown
 
 METHODS = "methods"
 """Name of the table."""
-FIRST_KEYS = ("method", "dataset")
-"""Hyperparameters that name a row of the table first, where they differ."""
 
 
 @dataclass(frozen=True)
@@ -201,23 +200,11 @@ def _sweep(
 
 
 def _axes_of_table(settings: Sequence[_Setting], repeats: Repeats) -> tuple[tuple[str, ...], str | None]:
-    """Return the hyperparameters of the table's rows and of its columns: those in which the settings differ, as few as
-    tell them apart. Columns are classes that were tuned one by one, which no mean hides, else data sets."""
-    values = {key: [setting.keys.get(key) for setting in settings] for setting in settings for key in setting.keys}
+    """Return the hyperparameters of the table's rows and of its columns. Columns are classes that were tuned one by
+    one, which no mean hides, else data sets."""
     repeated = {key for setting in settings for key in setting.axes}
-    differing = [key for key, own in values.items() if len({*own} - {None}) > 1 and key not in repeated]
-    classes = [key for key in repeats.fixed if key in differing]
-    first = [*(key for key in FIRST_KEYS if key in differing), *classes]
-    keys = list[str]()
-
-    def told_apart() -> int:
-        return len({*zip(*(values[key] for key in keys), strict=True)}) if keys else 1
-
-    for key in dict.fromkeys((*first, *differing)):
-        if key in first or told_apart() < len(settings):
-            keys.append(key)
-    columns = next((key for key in (*classes, "dataset") if key in keys), None) if len(keys) > 1 else None
-    return tuple(key for key in keys if key != columns) or ("method",), columns
+    keys = dict.fromkeys(key for setting in settings for key in setting.keys if key not in repeated)
+    return telling_axes({key: [setting.keys.get(key) for setting in settings] for key in keys}, repeats.fixed)
 
 
 def _metrics(first: Metric, figures: PresetFigures) -> tuple[Metric, ...]:

@@ -145,10 +145,16 @@ class Table(Figure):
     """Ends the caption, e.g. the largest value that a metric can have."""
     others: bool = False
     """Whether the other metrics that trials report follow, which only a function's reports tell."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Value, hyperparameter or metric as the table writes it -> the text in its place: `{"vje": "Ours"}`. A page shows
+    what is in the rows."""
 
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:
             raise SpecError(f"{self.title} must have rows and metrics, but lacks one")
+        for text, label in self.labels.items():
+            if not isinstance(text, str) or not isinstance(label, str) or not label.strip():
+                raise SpecError(f"the labels of {self.title} must map texts to texts, but got {text!r}: {label!r}")
         super().__post_init__()
         _check_cells(self.title, self.axes, self.published)
         metrics = [metric.name for metric in self.metrics]

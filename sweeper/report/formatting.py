@@ -47,6 +47,20 @@ def format_significant(value: float) -> str:
     return f"{value:.2e}".replace("-", MINUS)
 
 
+MOST_MORE_DECIMALS = 2
+"""Most decimals that numbers have beyond three significant figures of the largest, so that all have equally many."""
+
+
+def aligned_decimals(values: np.ndarray) -> int | None:
+    """Return the number of decimals with which all of these values show three significant figures at least; None if
+    they differ too much in size, or some are not below a million."""
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    if not len(sizes):
+        return 2
+    least, most = (2 - math.floor(math.log10(size)) for size in (sizes.max(), sizes.min()))
+    return max(most, 0) if most - max(least, 0) <= MOST_MORE_DECIMALS and least > -4 and most < 7 else None
+
+
 def signed(value: float, low: float = math.nan, high: float = math.nan, digits: int | None = None) -> str:
     """Return a difference, such as `+0.012 [+0.008, +0.016]`, without its interval if that is unknown; a dash for NaN.
     With three significant figures, or so many decimals."""

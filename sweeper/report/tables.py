@@ -4,8 +4,8 @@ text."""
 import math
 import re
 import textwrap
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from sweeper.definition import Metric
-from sweeper.definition.figures import Table
+from sweeper.definition.figures import Heatmap, Ranking, Table
 from sweeper.definition.metric import REPORTED, SPREADS, Spread
 from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.printing import json_text, printable
@@ -24,6 +24,7 @@ from sweeper.report.formatting import (
     DASH,
     MINUS,
     ValueText,
+    aligned_decimals,
     format_metric,
     format_significant,
     format_value,
@@ -38,10 +39,53 @@ from sweeper.results.sentences import ALIKE, BEST, LEGEND, NO_NOUNS, Over, avera
 from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path
 from sweeper.storage.load import metric_columns
-from sweeper.storage.rows import plain_value
+from sweeper.storage.rows import STUDY_COLUMNS, plain_value
 
-Columns = dict[str, list[str]]
-"""Heading of a column -> the text of each of its cells."""
+
+@dataclass(frozen=True)
+class CellText:
+    """A cell as it is written."""
+
+    mean: str
+    """The mean, or a key."""
+    mark: str = ""
+    after: str = ""
+    """What stands between the mean and the mark: its interval or deviation."""
+    rest: str = ""
+    """What follows the mark."""
+    bold: bool = False
+    """Whether the mean is the best one of its column among those that are not told apart from the best."""
+
+    def __str__(self) -> str:
+        return f"{self.mean}{self.after}{self.mark}{self.rest}"
+
+
+Columns = dict[str, list[CellText]]
+"""Heading of a column -> each of its cells."""
+PARTS = ("mean", "spread", "iqm", "count", "paper")
+"""What a cell shows: its mean, the interval or deviation, the interquartile mean, how many trials have a value where
+some lack one, and the paper's figure."""
+NUMBERS = (
+    *("mean", "low", "high", "n", "std", "fixed", "fixed_std", "iqm", "count", "missing", "published", "difference"),
+    "mark",
+)
+"""The columns of a table as numbers, behind its hyperparameters and the metric."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a table is written."""
+
+    value_text: ValueText = plain_text
+    """How values of hyperparameters are written."""
+    spread: Spread = "interval"
+    """What stands beside means."""
+    caption: str | None = None
+    """A caption in place of the table's name and of what its cells show, which becomes a comment; an empty one leaves
+    the table bare."""
+
+
+PLAIN = Style()
 MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
 MOST_PRINTED = 60
@@ -55,7 +99,7 @@ LATEX = str.maketrans(
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "∞": r"$\infty$"},
-        **{MINUS: "$-$", DASH: "--", ALIKE: r"$^\circ$"},
+        **{MINUS: "$-$", DASH: "--", ALIKE: r"$^\circ$", BEST: r"$^{*}$"},
     }
 )
 """What LaTeX does not take as it is -> how it is written."""
@@ -70,8 +114,63 @@ def publish(files: Files, folder: str, shown: Shown, table: Table) -> str | None
     cells, over, table = _cells_of(shown, table)
     if not has_trials(cells):
         return None
-    write(files, folder, cells, table, over, shown.value_text, shown.spread)
-    return text(cells, table, value_text=shown.value_text, over=over, spread=shown.spread)
+    style = Style(shown.value_text, shown.spread)
+    write(files, folder, cells, table, over, style)
+    return text(cells, table, over=over, style=style)
+
+
+def tables_of(shown: Shown) -> tuple[Table, ...]:
+    """Return the tables of a request: those of its preset, then one for each of its heatmaps and rankings, and if there
+    are none of these one of its studies."""
+    preset = shown.preset
+    own = {table.name: table for table in preset.of_kind(Table)}
+    for heatmap in preset.of_kind(Heatmap):
+        name = heatmap.metric.name
+        paper = {
+            request: {cell: {name: value} for cell, value in cells.items()}
+            for request, cells in heatmap.published.items()
+        }
+        bare = Table(name, (heatmap.rows,), (heatmap.metric,), heatmap.columns, selections=heatmap.selections)
+        own.setdefault(name, replace(bare, published=paper))
+    for ranking in preset.of_kind(Ranking):
+        own.setdefault(ranking.name, Table(ranking.name, ranking.rows, ranking.shown, selections=ranking.selections))
+    if own:
+        return tuple(own.values())
+    rows, columns = telling_axes(_values_of_studies(shown))
+    return (Table("best", rows, preset.objectives or (preset.headline,), columns),)
+
+
+FIRST_KEYS = ("method", "dataset")
+"""Hyperparameters that name a row of a table first, where they differ."""
+
+
+def telling_axes(
+    values: Mapping[str, Sequence[object]], first_columns: Collection[str] = ()
+) -> tuple[tuple[str, ...], str | None]:
+    """Return the hyperparameters of the rows and of the columns of a table of some settings: as few as tell these
+    apart. `values`: hyperparameter -> its value in each setting. Columns are those in `first_columns`, else data
+    sets."""
+    settings = max(map(len, values.values()), default=0)
+    differing = [key for key, own in values.items() if len({*own} - {None}) > 1]
+    first = [key for key in (*FIRST_KEYS, *first_columns) if key in differing]
+    keys = list[str]()
+    for key in dict.fromkeys((*first, *differing)):
+        found = len({*zip(*(values[known] for known in keys), strict=True)}) if keys else 1
+        if key in first or found < settings:
+            keys.append(key)
+    columns = next((key for key in (*first_columns, "dataset") if key in keys), None) if len(keys) > 1 else None
+    return tuple(key for key in keys if key != columns) or ("method",), columns
+
+
+def _values_of_studies(shown: Shown) -> dict[str, list[object]]:
+    """Return hyperparameter -> its value in each study, of those that are the same in all trials of each."""
+    rows, searched = shown.rows, {parameter.name for parameter in shown.preset.parameters}
+    if "study" not in rows:
+        return {}
+    keys = [key for key in shown.hyperparameters if key in rows and key not in searched | {*STUDY_COLUMNS}]
+    studies = [own for _, own in rows.groupby("study", sort=False)]
+    alike = [key for key in keys if all(own[key].nunique(dropna=False) == 1 for own in studies)]
+    return {key: [plain_value(own[key].iloc[0]) for own in studies] for key in alike}
 
 
 def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
@@ -90,18 +189,35 @@ def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
     }
 
 
-def document(shown: Shown, table: Table, form: Format) -> str | None:
-    """Return a table as a document; None if none of its cells has a trial."""
+def document(
+    shown: Shown, table: Table, form: Format, parts: Collection[str] | None = None, own_caption: str | None = None
+) -> str | None:
+    """Return a table as a document, with these `PARTS` of its cells, or of CSV these `NUMBERS`, and a caption of its
+    own (see `Style`), which CSV lacks; None if none of its cells has a trial."""
     cells, over, table = _cells_of(shown, table)
     if not has_trials(cells):
         return None
     if form == "csv":
-        return csv(cells, table)
+        return csv(cells, table, parts or NUMBERS)
     if form == "json":
         records = cells.to_dict("records")
-        about = {"table": table.name, "caption": caption(cells, table, over, shown.spread), "axes": table.axes}
-        return json_text({**about, "cells": records}) + "\n"
-    return (latex if form == "latex" else markdown)(cells, table, over, shown.value_text, shown.spread)
+        text = own_caption or caption(cells, table, over, shown.spread)
+        return json_text({"table": table.name, "caption": text, "axes": table.axes, "cells": records}) + "\n"
+    style = Style(shown.value_text, shown.spread, own_caption)
+    return (latex if form == "latex" else markdown)(_with_parts(cells, parts or PARTS), table, over, style)
+
+
+def _with_parts(cells: pd.DataFrame, parts: Collection[str]) -> pd.DataFrame:
+    """Return the cells without what is not among the parts of them that are shown; the mean always is."""
+    columns = {"spread": ("low", "high", "std", "fixed_std"), "iqm": ("iqm",), "paper": ("published", "difference")}
+    hidden = [name for part, names in columns.items() if part not in parts for name in names]
+    return cells.assign(**dict.fromkeys(hidden, math.nan), **({} if "count" in parts else {"missing": 0}))
+
+
+def frame(shown: Shown, table: Table) -> pd.DataFrame | None:
+    """Return the numbers of a table, as `csv` writes them; None if none of its cells has a trial."""
+    cells, _, table = _cells_of(shown, table)
+    return _numbers(cells, table) if has_trials(cells) else None
 
 
 def _cells_of(shown: Shown, table: Table) -> tuple[pd.DataFrame, Over, Table]:
@@ -203,13 +319,11 @@ def write(
     cells: pd.DataFrame,
     table: Table,
     over: Over,
-    value_text: ValueText = plain_text,
-    spread: Spread = "interval",
+    style: Style = PLAIN,
 ) -> None:
-    """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `value_text` is how the Markdown writes
-    values of hyperparameters, `over` what a cell is the mean over, `spread` what stands beside it."""
+    """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `over`: what a cell is the mean over."""
     files.write(figure_path(FOLDER, folder, f"{table.file}.parquet"), cells.to_parquet(index=False))
-    document = markdown(cells, table, over, value_text, spread)
+    document = markdown(cells, table, over, style)
     files.write(figure_path(FOLDER, folder, f"{table.file}.md"), document.encode())
 
 
@@ -218,61 +332,79 @@ def has_trials(cells: pd.DataFrame) -> bool:
     return bool((cells["count"] + cells["missing"]).any())
 
 
-def markdown(
-    cells: pd.DataFrame,
-    table: Table,
-    over: Over = NO_NOUNS,
-    value_text: ValueText = plain_text,
-    spread: Spread = "interval",
-) -> str:
+def markdown(cells: pd.DataFrame, table: Table, over: Over = NO_NOUNS, style: Style = PLAIN) -> str:
     """Return a Markdown document: a title, the caption and the table."""
-    keys, groups = _columns(cells, table, value_text, spread)
-    columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
+    keys, groups = _printed_columns(cells, table, style)
+    columns = {
+        _escaped(name): [*map(_markdown_cell, texts)] for part in (keys, *groups) for name, texts in part.items()
+    }
     body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
-    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over, spread), "", body, ""])
+    about = caption(cells, table, over, style.spread, printed=True)
+    heads = [f"# {_escaped(table.name)}", "", about]
+    if style.caption is not None:
+        heads = [f"<!-- {about.replace('--', DASH)} -->", *["", _escaped(style.caption)] * bool(style.caption)]
+    return "\n".join([*heads, "", body, ""])
 
 
-def latex(cells: pd.DataFrame, table: Table, over: Over, value_text: ValueText, spread: Spread) -> str:
-    """Return the table for a document with the package `booktabs`. The best cells are bold."""
-    keys, groups = _columns(cells, table, value_text, spread)
-    columns = [(_latex(name), [*map(_latex, texts)]) for name, texts in keys.items()]
-    columns += [(_latex(name), [*map(_latex_cell, texts)]) for group in groups for name, texts in group.items()]
-    heads, texts = [name for name, _ in columns], [texts for _, texts in columns]
-    title = f"{table.name}: {caption(cells, table, over, spread, best='bold:')}"
+def latex(cells: pd.DataFrame, table: Table, over: Over = NO_NOUNS, style: Style = PLAIN) -> str:
+    """Return the table for a document with the package `booktabs`.
+
+    The decimal points of a column are below each other, because what follows a mean is a column of its own. Without a
+    caption it is a `tabular` alone, for a table of the document's own.
+    """
+    keys, groups = _printed_columns(cells, table, style)
+    heads, texts, layout = (
+        [*map(_latex, keys)],
+        [[_latex(str(cell)) for cell in own] for own in keys.values()],
+        "l" * len(keys),
+    )
+    for name, own in ((name, own) for group in groups for name, own in group.items()):
+        follows = [re.sub("^ ", "~", _latex(f"{cell.after}{cell.mark}{cell.rest}")) for cell in own]
+        means = [rf"\textbf{{{_latex(cell.mean)}}}" if cell.bold else _latex(cell.mean) for cell in own]
+        if any(follows):
+            layout += "r@{}l"
+            heads.append(rf"\multicolumn{{2}}{{c}}{{{_latex(name)}}}")
+            texts.append([f"{mean} & {after}".rstrip() for mean, after in zip(means, follows, strict=True)])
+        else:
+            layout += "r"
+            heads.append(_latex(name))
+            texts.append(means)
+    about = caption(cells, table, over, style.spread, printed=True)
+    title = f"{table.name}: {about}" if style.caption is None else style.caption
     lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_latex(title)}}}",
-        rf"\begin{{tabular}}{{{'l' * len(columns)}}}",
+        rf"\begin{{tabular}}{{{layout}}}",
         r"\toprule",
-        rf"{' & '.join(heads)} \\",
+        _latex_row(heads),
         r"\midrule",
-        *(rf"{' & '.join(row)} \\" for row in zip(*texts, strict=True)),
+        *map(_latex_row, zip(*texts, strict=True)),
         r"\bottomrule",
         r"\end{tabular}",
-        r"\end{table}",
     ]
-    return "\n".join([*lines, ""])
+    if title:
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(title)}}}", *lines, r"\end{table}"]
+    comment = [f"% {_latex(table.name)}: {_latex(about)}"] if style.caption is not None else []
+    return "\n".join([*comment, *lines, ""])
 
 
-def csv(cells: pd.DataFrame, table: Table) -> str:
+def csv(cells: pd.DataFrame, table: Table, numbers: Collection[str] = NUMBERS) -> str:
     """Return a line for each cell and metric with mean, the ends of the 95 % interval and number of replicates in
     columns of their own. Shares are in [0, 1], as in the Parquet file."""
+    return _numbers(cells, table, numbers).map(_csv_cell).rename(columns=_csv_cell).to_csv(index=False)
+
+
+def _numbers(cells: pd.DataFrame, table: Table, numbers: Collection[str] = NUMBERS) -> pd.DataFrame:
+    """Return a row for each cell and metric: first the hyperparameters of the table, then its numbers."""
     marks = cells["mark"].replace({BEST: "best", ALIKE: "not told apart"})
     found = cells.assign(n=cells["replicates"], mark=marks)
-    measured = ["mean", "low", "high", "n", "std", "fixed", "fixed_std", "iqm", "count", "missing"]
-    measured += ["published", "difference", "mark"]
-    found = found[[*table.axes, "metric", *measured]]
-    return found.map(_csv_cell).rename(columns=_csv_cell).to_csv(index=False)
+    return found[[*table.axes, "metric", *numbers]]
 
 
 def text(
     cells: pd.DataFrame,
     table: Table,
     width: int = 100,
-    value_text: ValueText = plain_text,
     over: Over = NO_NOUNS,
-    spread: Spread = "interval",
+    style: Style = PLAIN,
 ) -> str:
     """Return the first `MOST_PRINTED` rows of a table as plain text for a terminal of `width` characters; one line if
     no trial has a value.
@@ -282,24 +414,25 @@ def text(
     """
     if not cells["count"].any() and cells["published"].isna().all():
         return f"{table.name}: no trial has a value yet"
-    keys, groups = _columns(cells, table, value_text, spread)
-    left = max(map(len, keys.values())) - MOST_PRINTED
-    if left > 0:
-        keys, *groups = ({name: texts[:MOST_PRINTED] for name, texts in part.items()} for part in (keys, *groups))
+    written = _columns(cells, table, style)
+    keys, *groups = (
+        {name: [*map(str, own[:MOST_PRINTED])] for name, own in part.items()} for part in (written[0], *written[1])
+    )
+    left = max(map(len, written[0].values())) - MOST_PRINTED
 
-    def fits(columns: Columns) -> bool:
+    def fits(columns: Mapping[str, list[str]]) -> bool:
         return max(map(len, text_table({**keys, **columns}).splitlines())) <= width
 
-    pieces: list[Columns] = []
+    pieces: list[dict[str, list[str]]] = []
     for group in groups:
         pieces += [group] if fits(group) else [{name: texts} for name, texts in group.items()]
-    blocks: list[Columns] = []
+    blocks: list[dict[str, list[str]]] = []
     for piece in pieces or [{}]:
         if blocks and fits({**blocks[-1], **piece}):
             blocks[-1] |= piece
         else:
             blocks.append(dict(piece))
-    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over, spread), width)])
+    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over, style.spread), width)])
     more = [f"{left} more rows are in the table's files"] if left > 0 else []
     return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks), *more])
 
@@ -309,10 +442,10 @@ def caption(
     table: Table,
     over: Over = NO_NOUNS,
     spread: Spread = "interval",
-    best: str = BEST,
+    printed: bool = False,
 ) -> str:
     """Return a line that says what the cells of the table show, with the note of the table. `over`: what a cell is the
-    mean over. `best`: how the best cells are marked."""
+    mean over. `printed`: whether the best number that is shown is bold (`_is_chosen_elsewhere`)."""
     if not cells["count"].any():
         parts = ["no value yet"]
     else:
@@ -327,7 +460,12 @@ def caption(
         parts.append("in brackets the paper's figure and the difference from it")
     if "mark" in cells and (cells["mark"] == BEST).any():
         data = sorted({REPORTED if table.others else Metric(name).measured_on for name in cells["criterion"] if name})
-        parts.append(f"{best} the best of its column, chosen on {' or '.join(data)}")
+        is_elsewhere = _is_chosen_elsewhere(cells)
+        chosen_on = f"chosen on {' or '.join(data)}"
+        if printed and is_elsewhere.any():
+            parts.append(f"bold: the best mean of its column among those not told apart; {BEST} {chosen_on}")
+        else:
+            parts.append(f"{'bold:' if printed else BEST} the best of its column, {chosen_on}")
         parts += [LEGEND] * bool((cells["mark"] == ALIKE).any())
     if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test and not table.others]:
         parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
@@ -346,7 +484,7 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
         return values.infer_objects()
 
 
-def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText, spread: Spread) -> tuple[Columns, list[Columns]]:
+def _columns(cells: pd.DataFrame, table: Table, style: Style) -> tuple[Columns, list[Columns]]:
     """Return the columns of the row keys, and a group of columns for each value of `table.columns` (or one group).
 
     A group has a column for each metric, or a single column for all metrics if the table is `listed`.
@@ -355,60 +493,111 @@ def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText, spread: S
     values = cells[table.columns].drop_duplicates() if table.columns else pd.Series([None])
     step = max(len(metrics) * len(values), 1)  # cells of one row of the table
     repeats = len(metrics) if table.listed else 1
+
+    def key_text(name: str, value: object) -> str:
+        return table.labels.get(text := style.value_text(name, value), text)
+
+    labels = [_metric_label(metric, table) for metric in metrics]
     keys = {
-        name: [*np.repeat([value_text(name, value) for value in cells[name][::step]], repeats)] for name in table.rows
+        table.labels.get(name, name): [
+            CellText(key_text(name, value)) for value in cells[name][::step] for _ in range(repeats)
+        ]
+        for name in table.rows
     }
     if table.listed:
-        keys["metric"] = [metric.label for metric in metrics] * (len(cells) // step)
+        keys[table.labels.get("metric", "metric")] = [CellText(label) for label in labels] * (len(cells) // step)
     groups = []
-    for index, prefix in enumerate(_prefixes(values, table.columns, value_text)):
+    for index, prefix in enumerate(_prefixes(values, table, key_text)):
         texts = [
-            _cell_texts(cells.iloc[index * len(metrics) + offset :: step], metric, spread)
+            _cell_texts(cells.iloc[index * len(metrics) + offset :: step], metric, style)
             for offset, metric in enumerate(metrics)
         ]
         if table.listed:
             groups.append({prefix or "value": [cell for row in zip(*texts, strict=True) for cell in row]})
         else:
-            headings = [f"{prefix}: {metric.label}" if prefix else metric.label for metric in metrics]
+            headings = [f"{prefix}: {label}" if prefix else label for label in labels]
             groups.append(dict(zip(headings, texts, strict=True)))
     return keys, groups
 
 
-def _prefixes(values: pd.Series, name: str | None, value_text: ValueText) -> list[str]:
-    """Return what stands before the metrics of each value in a heading: the text, `NAME=VALUE`, or nothing."""
+def _printed_columns(cells: pd.DataFrame, table: Table, style: Style) -> tuple[Columns, list[Columns]]:
+    """As `_columns`, for a document, which has the best number in bold: the mark of the best setting is left out where
+    that says the same."""
+    keys, groups = _columns(cells, table, style)
+    if "mark" not in cells or _is_chosen_elsewhere(cells).any():
+        return keys, groups
+    return keys, [
+        {name: [replace(cell, mark=cell.mark.replace(BEST, "")) for cell in own] for name, own in group.items()}
+        for group in groups
+    ]
+
+
+def _metric_label(metric: Metric, table: Table) -> str:
+    """Return the heading of a metric, with the unit if it is percent."""
+    label = table.labels.get(metric.label, table.labels.get(metric.name))
+    return label or metric.label
+
+
+def _prefixes(values: pd.Series, table: Table, key_text: ValueText) -> list[str]:
+    """Return what stands before the metrics of each value in a heading: the text or label, `NAME=VALUE`, or nothing."""
+    name = table.columns
     if name is None:
         return [""]
-    return [value if isinstance(value, str) else f"{name}={value_text(name, value)}" for value in values]
+    texts = [key_text(name, value) for value in values]
+    return [
+        text if isinstance(value, str) or text in table.labels.values() else f"{table.labels.get(name, name)}={text}"
+        for value, text in zip(values, texts, strict=True)
+    ]
 
 
-def _cell_texts(cells: pd.DataFrame, metric: Metric, spread: Spread) -> list[str]:
+def _is_chosen_elsewhere(cells: pd.DataFrame) -> pd.Series:
+    """Return of each cell whether its column's best setting was chosen by another metric than that which the cell
+    shows, such as the same on validation images: then the best number that is shown may be that of another setting."""
+    return (cells["criterion"] != "") & (cells["criterion"] != cells["metric"])
+
+
+def _cell_texts(cells: pd.DataFrame, metric: Metric, style: Style) -> list[CellText]:
+    """Return the texts of one column. All its numbers have the same decimals, so that they can be compared at a
+    glance, unless they are too different in size."""
     shown = in_percent(cells) if metric.percent else cells
-    return [_cell_text(cell, metric, spread) for cell in shown.to_dict("records")]
+    digits = 2 if metric.percent else aligned_decimals(shown["mean"].to_numpy("float64"))
+    texts = [_cell_text(cell, digits, style) for cell in shown.to_dict("records")]
+    if "mark" not in cells or not (cells["mark"] == BEST).any():
+        return texts
+    is_marked, costs = cells["mark"].isin((BEST, ALIKE)).to_numpy(), metric.cost(cells["mean"]).to_numpy("float64")
+    best = texts[int(np.flatnonzero(is_marked)[np.nanargmin(costs[is_marked])])].mean
+    return [
+        replace(text, bold=bool(marked) and text.mean == best) for text, marked in zip(texts, is_marked, strict=True)
+    ]
 
 
-def _cell_text(cell: dict[Any, Any], metric: Metric, spread: Spread) -> str:
-    """Return e.g. `86.20 [85.90, 86.51]°, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without what is unknown."""
+def _cell_text(cell: dict[Any, Any], digits: int | None, style: Style) -> CellText:
+    """Return e.g. `86.20 [85.90, 86.51]°, IQM 86.10, 4 of 5 (paper 86.18, +0.02)`, without what is unknown, and with
+    so many decimals, or three significant figures."""
     mean, paper, difference = (cell[name] for name in ("mean", "published", "difference"))
 
     def rounded(value: float) -> str:
-        return format_metric(round(value, 2) + 0.0, 2) if metric.percent else format_significant(value)
+        return format_significant(value) if digits is None else format_metric(round(value, digits) + 0.0, digits)
 
-    measured = DASH if math.isnan(mean) else rounded(mean)
-    measured += beside_text(beside(cell, spread), rounded)
-    measured += cell.get("mark", "")
+    rest = ""
     if not math.isnan(cell["iqm"]):
-        measured += f", IQM {rounded(cell['iqm'])}"
+        rest += f", IQM {rounded(cell['iqm'])}"
     if cell["count"] and cell["missing"]:
-        measured += f", {cell['count']} of {cell['count'] + cell['missing']}"
-    if math.isnan(paper):
-        return measured
-    sign = MINUS if difference < 0 else "+"
-    change = "" if math.isnan(difference) else f", {sign}{rounded(abs(difference))}"
-    return f"{measured} (paper {rounded(paper)}{change})"
+        rest += f", {cell['count']} of {cell['count'] + cell['missing']}"
+    if not math.isnan(paper):
+        sign = MINUS if difference < 0 else "+"
+        change = "" if math.isnan(difference) else f", {sign}{rounded(abs(difference))}"
+        rest += f" (paper {rounded(paper)}{change})"
+    after = beside_text(beside(cell, style.spread), rounded)
+    return CellText(DASH if math.isnan(mean) else rounded(mean), cell.get("mark", ""), after, rest)
 
 
 def _escaped(cell: str) -> str:
-    return re.sub(r"([\\|*`<])", r"\\\1", printable(" ".join(cell.split())))
+    return _escape(" ".join(cell.split()))
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\|*`<])", r"\\\1", printable(text))
 
 
 def _csv_cell(value: object) -> object:
@@ -424,10 +613,16 @@ def _csv_cell(value: object) -> object:
     return text
 
 
-def _latex_cell(cell: str) -> str:
-    measured, mark, rest = cell.partition(BEST)
-    return rf"\textbf{{{_latex(measured)}}}{_latex(rest)}" if mark else _latex(cell)
+def _markdown_cell(cell: CellText) -> str:
+    mean = f"**{_escaped(cell.mean)}**" if cell.bold else _escaped(cell.mean)
+    return mean + "".join(_escape(part) for part in (cell.after, cell.mark, cell.rest))
 
 
-def _latex(cell: str) -> str:
-    return printable(" ".join(cell.split())).translate(LATEX)
+def _latex_row(cells: Sequence[str]) -> str:
+    """Return a row. A bracket at its start would be an argument of the command before it."""
+    row = " & ".join(cells)
+    return ("{}" if row.startswith("[") else "") + row + r" \\"
+
+
+def _latex(text: str) -> str:
+    return printable(re.sub(r"\s+", " ", text)).translate(LATEX)

@@ -11,6 +11,7 @@ from sweeper.report import publish, trajectories
 from sweeper.report.formatting import (
     DASH,
     MINUS,
+    aligned_decimals,
     format_metric,
     format_significant,
     format_value,
@@ -21,6 +22,15 @@ from sweeper.report.formatting import (
 from sweeper.report.heatmaps import pivot, values_of
 from sweeper.storage.files import Files
 from sweeper.storage.layout import class_names_path
+
+
+def test_numbers_of_a_column_have_as_many_decimals_as_show_each_with_three_figures():
+    for values, decimals in (
+        *(([0.982, 0.91], 3), ([12.3, 0.982], 3), ([1234.0, 56.0], 1), ([-0.5, 0.0, math.nan, math.inf], 3)),
+        *(([1e5, 2e5], 0), ([], 2), ([0.0], 2)),
+        *(([1e-4, 0.9], None), ([3e9, 1.0], None), ([1e-9], None)),
+    ):
+        assert aligned_decimals(np.array(values)) == decimals, values
 
 
 def test_a_value_is_shown_as_in_a_request_and_a_null_as_a_dash():

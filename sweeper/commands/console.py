@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "best": Subcommand("say which setting is best and where its model is; train it again with fresh seeds"),
     "table": Subcommand("print the tables of a request as Markdown, LaTeX or CSV"),
+    "figure": Subcommand("draw the heatmaps and trajectories of a request as PDF, SVG or PNG"),
     "compare": Subcommand("compare two requests, presets or stores trial by trial"),
     "claims": Subcommand("judge the claims of the papers by the rows of a store"),
     "export": Subcommand("write a trained model to a file"),

@@ -5,7 +5,8 @@ A description has holes for what depends on the rows: data, titles, ranges, size
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -54,17 +55,54 @@ def fill(part: Any, values: Mapping[str, Any]) -> Any:
 
 
 def png(chart: Chart, *, extent: float = 1000.0, **values: Any) -> bytes:
-    """Return a chart as a PNG. `values` are for its holes; `extent` is about its longer side, which limits the dots.
-
-    vl-convert ends the whole process at a control character.
-    """
+    """Return a chart as a PNG. `values` are for its holes; `extent` is about its longer side, which limits the dots."""
     import vl_convert  # here: it is large, and most commands draw nothing
 
-    light = {**COLOURS["light"], **values}
     scale = min(SCALE, MOST_DOTS / max(extent, 1.0))
-    filled = fill(chart, printable_values(light, keep=LAYOUT))
-    picture: bytes = vl_convert.vegalite_to_png(filled, vl_version=VERSION, scale=scale)
+    picture: bytes = vl_convert.vegalite_to_png(_light(chart, values), vl_version=VERSION, scale=scale)
     return picture
+
+
+def _light(chart: Chart, values: Mapping[str, Any]) -> Any:
+    """Return a chart with its holes filled, in light colours. vl-convert ends the whole process at a control
+    character."""
+    return fill(chart, printable_values({**COLOURS["light"], **values}, keep=LAYOUT))
+
+
+Form = Literal["pdf", "svg", "png"]
+"""Of a picture. PDF and SVG have no dots: they stay sharp in any size, and their text is text."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart with the values of its holes, among which is its `title`: a text, and lines below it."""
+
+    chart: Chart
+    values: Mapping[str, Any]
+    extent: float
+    """About its longer side."""
+
+    @property
+    def caption(self) -> str:
+        """What its title says, line by line."""
+        return "\n".join([self.values["title"]["text"], *self.values["title"]["subtitle"]])
+
+    @property
+    def png(self) -> bytes:
+        return png(self.chart, extent=self.extent, **self.values)
+
+    def picture(self, form: Form, bare: bool = False) -> bytes:
+        """Return it as a file. A `bare` one lacks its title, and the white space around it."""
+        import vl_convert  # here: as above
+
+        drawn = replace(self, values={**self.values, "title": None, "padding": 2}) if bare else self
+        if form == "png":
+            return drawn.png
+        filled = _light(drawn.chart, drawn.values)
+        if form == "svg":
+            return str(vl_convert.vegalite_to_svg(filled, vl_version=VERSION)).encode()
+        picture: bytes = vl_convert.vegalite_to_pdf(filled, vl_version=VERSION)
+        return picture
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -71,6 +71,14 @@ def publish(files: Files, folder: str, shown: Shown, heatmap: Heatmap) -> str | 
     return "\n".join(filter(None, [shown.mean_of_studies(rows) if text else "", text]))
 
 
+def draw(shown: Shown, heatmap: Heatmap) -> charts.Drawing:
+    """Return the picture of a heatmap."""
+    rows, preset = shown.rows_of(heatmap), shown.preset
+    over = averaged_over(rows, heatmap.axes, preset.repeats, preset.over)
+    best = shown.best(rows, heatmap.metric, heatmap.axes)
+    return drawing(shown, heatmap, rows, cells_of(shown, heatmap, rows, best), over, best)
+
+
 def on_page(shown: Shown, heatmap: Heatmap) -> None:
     """A page draws heatmaps of its rows itself, as its reader chooses metric and axes."""
 
@@ -213,13 +221,21 @@ def write(
     over: Over = NO_NOUNS,
     best: Sequence[BestSetting] = (),
 ) -> pd.DataFrame:
-    """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
+    """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells. `rows` are those of the heatmap. `over`
+    names what the mean is over. `best` are the best settings, whose cells are framed."""
+    cells, path = cells_of(shown, heatmap, rows, best), figure_path(FOLDER, folder, heatmap.file)
+    files.write(f"{path}.parquet", cells.to_parquet(index=False))
+    files.write(f"{path}.png", drawing(shown, heatmap, rows, cells, over, best).png)
+    return cells
+
+
+def cells_of(shown: Shown, heatmap: Heatmap, rows: pd.DataFrame, best: Sequence[BestSetting]) -> pd.DataFrame:
+    """Return the cells of a heatmap.
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
     metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
     its mean. Their column `mark` is `*` in a cell with a best setting, and `°` in one with a setting that is not told
-    apart from it. `rows` are those of the heatmap. `over` names what the mean is over. `best` are the
-    best settings, whose cells are framed.
+    apart from it.
     """
     repeats = shown.preset.repeats
     cells = pivot_of(heatmap.metric, rows, heatmap.axes, repeats)
@@ -231,15 +247,23 @@ def write(
     if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
         cells["validation"] = pivot(rows, criterion, heatmap.axes, repeats)["mean"]
     cells["mark"] = marks(cells, rows, heatmap.axes, best)
-    path = figure_path(FOLDER, folder, heatmap.file)
-    files.write(f"{path}.parquet", cells.to_parquet(index=False))
+    return cells
+
+
+def drawing(
+    shown: Shown,
+    heatmap: Heatmap,
+    rows: pd.DataFrame,
+    cells: pd.DataFrame,
+    over: Over,
+    best: Sequence[BestSetting],
+) -> charts.Drawing:
+    """Return the picture of the cells of a heatmap. See `write`."""
     lines = sentences(best, MAX_BEST, so_far=shown.so_far, spread=shown.spread)
     options: dict[str, Any] = {"value_text": shown.value_text, "spread": shown.spread}
     about = "; ".join(filter(None, [shown.about, shown.mean_of_studies(rows)]))
     values = values_of(cells, heatmap, over=over, best=lines, about=about, **options)
-    extent = values["step"] * len(values["column_order"])
-    files.write(f"{path}.png", charts.png(charts.HEATMAP, extent=extent, **values))
-    return cells
+    return charts.Drawing(charts.HEATMAP, values, values["step"] * len(values["column_order"]))
 
 
 def values_of(

@@ -77,10 +77,10 @@ def write(
     shown = Shown(
         figures_of(sweep, subject.preset).beside(rows, subject.changes),
         rows,
-        functools.cache(partial(_history, files, name)),
+        functools.cache(partial(history_of, files, name)),
         hyperparameters,
         text_with_class_names(files, name, rows),
-        _about(name, label, rows),
+        about(name, label, rows),
         so_far,
         spread,
         is_in_order=True,
@@ -173,14 +173,15 @@ def _needed(sweep: Sweep) -> list[str]:
     return [*shown, *paired, *([sweep.breakdown] if sweep.breakdown else [])]
 
 
-def _history(files: Files, name: str) -> pd.DataFrame:
+def history_of(files: Files, name: str) -> pd.DataFrame:
     """Return the history of the sweep, which is empty if no cohort has reported yet."""
     if any(file.endswith(SUFFIX) for file in files.list(history_folder(name))):
         return load_history(name, files)
     return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
 
 
-def _about(name: str, label: str, rows: pd.DataFrame) -> str:
+def about(name: str, label: str, rows: pd.DataFrame) -> str:
+    """Return the line below the title of each figure: `NAME (REQUEST), data set digits`."""
     datasets = list(dict.fromkeys(rows["dataset"].dropna())) if "dataset" in rows else []
     suffix = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
     return f"{name} ({label}){suffix}"

@@ -45,6 +45,14 @@ def publish(files: Files, folder: str, shown: Shown, trajectory: Trajectory) -> 
     write(files, folder, shown.history(), rows, trajectory, repeats=shown.preset.repeats, **options)
 
 
+def draw(shown: Shown, trajectory: Trajectory) -> charts.Drawing:
+    """Return the picture of a trajectory."""
+    rows, clause = shown.of_best_settings(shown.rows_of(trajectory), trajectory)
+    over = averaged_over(rows, trajectory.by, shown.preset.repeats)
+    points = average(shown.history(), rows, trajectory, shown.value_text, shown.preset.repeats)
+    return drawing(points, trajectory, shown.about, caption(points, trajectory, over, clause), shown.value_text)
+
+
 def on_page(shown: Shown, trajectory: Trajectory) -> dict[str, Any] | None:
     """Return a trajectory: its caption and a chart for each metric; None if no trial has reported one."""
     rows, clause = shown.of_best_settings(shown.rows_of(trajectory), trajectory)
@@ -127,20 +135,23 @@ def write(
     points = average(history, rows, trajectory, value_text, repeats)
     path = figure_path(FOLDER, folder, trajectory.file)
     files.write(f"{path}.parquet", points.to_parquet(index=False))
+    said = caption(points, trajectory, over, clause)
+    files.write(f"{path}.png", drawing(points, trajectory, about, said, value_text).png)
+    return points
+
+
+def drawing(
+    points: pd.DataFrame, trajectory: Trajectory, about: str, said: str, value_text: ValueText
+) -> charts.Drawing:
+    """Return the picture of what `average` returned, with `about` and what is `said` of it below the title."""
     shown = panels(points, trajectory, value_text)
     drawn = [
         charts.fill(charts.TRAJECTORY, {**charts.COLOURS["light"], **panel, "points": charts.records(panel["points"])})
         for panel in (*({**panel, "legend": None} for panel in shown[:-1]), shown[-1])
     ]
-    title = {
-        "text": trajectory.name,
-        "subtitle": list(filter(None, (about, caption(points, trajectory, over, clause)))),
-    }
-    extent = sum(panel["width"] for panel in shown)
-    files.write(
-        f"{path}.png", charts.png(charts.ABREAST, extent=extent, title=title, panels=drawn, padding=charts.PADDING)
-    )
-    return points
+    title = {"text": trajectory.name, "subtitle": list(filter(None, (about, said)))}
+    values = {"title": title, "panels": drawn, "padding": charts.PADDING}
+    return charts.Drawing(charts.ABREAST, values, sum(panel["width"] for panel in shown))
 
 
 def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText = plain_text) -> list[dict[str, Any]]:

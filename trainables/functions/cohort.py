@@ -1,7 +1,7 @@
-"""The training of a cohort of functions: one trial after the other in this process, and what is saved of them.
+"""Training of a cohort of functions: one trial after the other in this process, and their checkpoints.
 
-Members that are compared with others are trained together instead, each up to the epoch at which they are compared:
-generators wait there, and other functions end and resume from what they have saved.
+Members that are compared with each other are trained together instead, each up to the epoch of the comparison.
+Generators wait there; other functions end and resume from their saved state.
 """
 
 import contextlib
@@ -28,56 +28,57 @@ from trainables.reports import SAVE_EVERY, EpochRanking, Judge, Member, Move, Re
 from trainables.sections import TrialConfig
 
 MESSAGE_SECONDS = 1.0
-"""Shortest time between two reports of a cohort whose members are trained in turn, which have all that is new."""
-LAW = "a function must return a dict of numbers, yield such, or call trial.report"
+"""Minimum seconds between two reports of a cohort whose members train one after the other. Each report contains
+everything new."""
+LAW = "a function must return a dict of numbers, yield dicts of numbers, or call trial.report"
 DIGEST = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
 class FunctionCallbacks:
-    """What is asked and told while functions train."""
+    """Callbacks during the training of functions."""
 
     emit: Callable[[Report], None]
     """Called with each report of the cohort."""
     judge: Judge | None = None
-    """Compares the members at the epochs that `compared` says."""
+    """Compares the members at the epochs given by `compared`."""
     compared: Callable[[int], bool] = lambda epoch: False
     stop: Callable[[], bool] = lambda: False
-    """Whether the process is to end."""
+    """Whether the process should end."""
     save: Callable[[bytes], None] | None = None
     """Called with a checkpoint of the cohort at most every `save_every` seconds, and before Stopped is raised."""
     save_every: float = SAVE_EVERY
     keep: Callable[[int, Mapping[str, torch.Tensor]], None] | None = None
-    """Called with the index of a member that has finished, and what it has kept."""
+    """Called with the index of a finished member and what it kept."""
     is_kept: Callable[[int], bool] = lambda index: True
-    """Whether what the member with this index has kept is in the store."""
+    """Whether the store contains what the member with this index kept."""
     begin: Callable[[int], None] = lambda index: None
-    """Called with the index of a member before its function runs or goes on."""
+    """Called with the index of a member before its function runs or continues."""
     say: Callable[[int, str], None] = lambda index, error: None
-    """Called with the index of a member that has failed, and its error in one line."""
+    """Called with the index of a failed member and its error in one line."""
     failed: Callable[[BaseException], None] = lambda error: None
-    """Called with an exception of a function that is not tried again."""
+    """Called with the exception of a function that is not retried."""
     notify: Callable[[str], None] = lambda line: None
-    """Called with one line about a checkpoint that cannot be used."""
+    """Called with one line on a checkpoint that cannot be used."""
 
 
 @dataclass
 class _State:
-    """What a checkpoint has of a member."""
+    """The state of a member in a checkpoint."""
 
     records: list[tuple[int, dict[str, float | None]]] = field(default_factory=list)
-    """Its reports: epoch and metrics."""
+    """The member's reports: epoch and metrics."""
     state: bytes | None = None
-    """What it has saved."""
+    """The state that the function saved."""
     state_epoch: int = 0
-    """The last epoch reported when the cohort took that."""
+    """The last epoch reported when the cohort received this state."""
     saves_first: bool | None = None
-    """Whether it saves an epoch before it reports it, where it saves each; None before it does either."""
+    """Whether a function that saves every epoch saves it before reporting it; None before its first save or report."""
     seconds: float = 0.0
     moves: list[dict[str, float]] = field(default_factory=list)
-    """Its moves as a member of a population."""
+    """The member's moves in a population."""
     kept: bool = False
-    """Whether it has kept something when it had finished."""
+    """Whether the finished member kept a model or files."""
     ended: Member | None = None
 
     @property
@@ -86,7 +87,7 @@ class _State:
         return self.records[-1][0] if self.records else 0
 
     def plain(self) -> dict[str, Any]:
-        """What a checkpoint has of it. A member without a state begins again, so its reports are left out."""
+        """The member as values for a checkpoint. A member without a state begins again, so its reports are left out."""
         records = [[epoch, metrics] for epoch, metrics in self.records if self.ended or epoch <= self.state_epoch]
         return {
             **vars(self),
@@ -97,14 +98,14 @@ class _State:
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Self:
-        """Rebuild what `plain` returned. Raises any exception for other content."""
+        """Rebuild a member from the result of `plain`. May raise any exception for other content."""
         records = [(int(epoch), dict(metrics)) for epoch, metrics in plain["records"]]
         state = None if plain["state"] is None else bytes(plain["state"].numpy())
         ended = Member(**plain["ended"]) if plain["ended"] else None
         return cls(**{**plain, "records": records, "state": state, "ended": ended})
 
     def before_the_end(self) -> Self:
-        """The member as it was when it saved, or as it began if it has no state."""
+        """The member as of its last save, or as of its start if it has no state."""
         if self.state is None:
             return type(self)()
         records = [(epoch, metrics) for epoch, metrics in self.records if epoch <= self.state_epoch]
@@ -112,7 +113,7 @@ class _State:
 
 
 class _Interrupted(TrialStopped):
-    """The cohort cannot go on, whatever its functions do."""
+    """The cohort cannot continue, whatever its functions do."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -120,8 +121,9 @@ class _Interrupted(TrialStopped):
 
 @contextlib.contextmanager
 def _outside() -> Iterator[None]:
-    """Context of calls to the engine inside a function. Their exceptions end the cohort, and no handler of the
-    function catches them. A ValueError is the function's own error: it says what the function must report."""
+    """Context for calls from a function to the engine. Their exceptions end the cohort and cannot be caught by the
+    function's handlers. A ValueError counts as the function's own error, because it states what the function must
+    report."""
     try:
         yield
     except ValueError:
@@ -131,19 +133,19 @@ def _outside() -> Iterator[None]:
 
 
 class _Stopping(TrialStopped):
-    """The process is to end."""
+    """The process should end."""
 
 
 class _Pruned(TrialStopped):
-    """The judge prunes the trial that reports."""
+    """The judge prunes the reporting trial."""
 
 
 class _Diverged(TrialStopped):
-    """The metric that ranks trials is not finite."""
+    """The ranking metric is not finite."""
 
 
 class _Patience(TrialStopped):
-    """The patience with a trial is over."""
+    """A trial's patience has run out."""
 
 
 class _AtBoundary(TrialStopped):
@@ -151,7 +153,7 @@ class _AtBoundary(TrialStopped):
 
 
 class FunctionCohort:
-    """Members that are trials of one function."""
+    """A cohort whose members are trials of one function."""
 
     def __init__(
         self,
@@ -168,9 +170,9 @@ class FunctionCohort:
         reserved: frozenset[str] = frozenset(),
     ) -> None:
         """`ranking`: the metric that ranks trials; a member whose value is not finite has diverged. `retries`: how
-        often a function is called again after an exception that has not come twice at one place. `population`: whether
-        members copy each other's states. `folder`: see `RunningTrial.folder`. `reserved`: names of columns that no
-        metric can have, besides those of keys."""
+        often a function is called again after an exception that has not occurred twice at the same place. `population`:
+        whether members copy each other's states. `folder`: see `RunningTrial.folder`. `reserved`: column names, besides
+        keys, that no metric may have."""
         self.configs, self.method, self.device, self.callbacks = configs, method, device, callbacks
         self.ranking, self.retries, self.population, self.peers = ranking, retries, population, peers
         self.folder, self.reserved = folder, reserved
@@ -180,13 +182,13 @@ class FunctionCohort:
         self._judged = 0
         """The last epoch at which members were compared."""
         self._ended_since = 0
-        """How many members had ended when the last checkpoint was saved."""
+        """Number of members that had ended when the last checkpoint was saved."""
         self._unsent: list[Record] = []
         self._sent_at = self._saved_at = time.monotonic()
 
     def train(self, checkpoint: bytes | None = None) -> None:
-        """Train all members to their end, those that a checkpoint has from there. Raises Stopped if asked to stop, when
-        a checkpoint has been saved."""
+        """Train all members to their end, continuing from a checkpoint if given. Raises Stopped after saving a
+        checkpoint if asked to stop."""
         if checkpoint:
             self._load(checkpoint)
         try:
@@ -233,7 +235,7 @@ class FunctionCohort:
             self.save_if_due()
 
     def _judge_left(self, judge: Judge) -> None:
-        """Compare the only member left of a cohort that was ended as it waited for others."""
+        """Compare the only remaining member of a cohort that was ended while it waited for others."""
         epoch = self.states[0].epoch
         if self.states[0].ended is None and epoch > self._judged and self.callbacks.compared(epoch):
             with _outside():
@@ -243,11 +245,11 @@ class FunctionCohort:
             self._judged = epoch
 
     def record(self, index: int) -> None:
-        """Take the last report of a member."""
+        """Record the last report of a member."""
         self._unsent.append(Record(index, *self.states[index].records[-1]))
 
     def reported(self, index: int) -> None:
-        """Tell of the last report of a member, which its judge may prune."""
+        """Send the last report of a member, which the judge may prune."""
         state, judge = self.states[index], self.callbacks.judge
         epoch = state.epoch
         if judge is None or self._together:
@@ -268,21 +270,21 @@ class FunctionCohort:
         self._send(at_once=True)
 
     def _send(self, at_once: bool = False, done: bool = False) -> None:
-        """Send what is new: where members are compared and at the end at once, else now and then."""
+        """Send what is new: immediately at comparisons and at the end, otherwise periodically."""
         now = time.monotonic()
         if done or at_once or (self._unsent and now - self._sent_at >= MESSAGE_SECONDS):
             report = replace(self._report(), done=done)
-            if self.population and not done:  # its members end together, as each may still be copied
+            if self.population and not done:  # its members end together, because each may still be copied
                 members = tuple(replace(member, status="running") for member in report.members)
                 report = replace(report, members=members)
             self._unsent, self._sent_at = [], now
             with _outside():
                 if not self._together and self._ended_since < self._ended_count < len(self.states):
-                    self._save()  # so that who has a row is not trained again
+                    self._save()  # so that a member with a row is not trained again
                 self.callbacks.emit(report)
 
     def _report(self, epoch: int | None = None) -> Report:
-        """The members as they are: compared at an epoch, or else at the sum of theirs."""
+        """A report of the current members: at the epoch of a comparison, or else at the sum of their epochs."""
         members = tuple(member.as_member() for member in self._members)
         total = sum(state.epoch for state in self.states) if epoch is None else epoch
         seconds = sum(state.seconds for state in self.states)
@@ -292,11 +294,11 @@ class FunctionCohort:
 
     @property
     def stopping(self) -> bool:
-        """Whether the process is to end."""
+        """Whether the process should end."""
         return self.callbacks.stop()
 
     def check_stop(self) -> None:
-        """Raise TrialStopped if the process is to end."""
+        """Raise TrialStopped if the process should end."""
         if self.stopping:
             raise _Stopping
 
@@ -314,7 +316,7 @@ class FunctionCohort:
                 self._save()
 
     def _save(self) -> str:
-        """Save a checkpoint, and return one line about it."""
+        """Save a checkpoint and return one line on it."""
         self._saved_at, self._ended_since = time.monotonic(), self._ended_count
         where = f"after {self._ended_count} of {len(self.states)} trials"
         if self.callbacks.save is None:
@@ -332,7 +334,7 @@ class FunctionCohort:
         return hashlib.sha256(content).digest() + content
 
     def _load(self, checkpoint: bytes) -> None:
-        """Continue from a checkpoint, and send its reports again. One that is damaged is said and not used."""
+        """Continue from a checkpoint and resend its reports. A damaged checkpoint is reported and not used."""
         try:
             if hashlib.sha256(checkpoint[DIGEST:]).digest() != checkpoint[:DIGEST]:
                 raise ValueError("it is damaged")
@@ -344,7 +346,7 @@ class FunctionCohort:
             self.callbacks.notify(f"its checkpoint cannot be used: {text}")
             return
         if self._together and not {*map(_identity, self.configs)} <= known.keys():
-            return  # what a member is depends on those that it was compared with
+            return  # a member's fate depends on those it was compared with
         self._judged = judged
         self.states[:] = [known.get(_identity(config), _State()) for config in self.configs]
         for index, state in enumerate(self.states):
@@ -354,8 +356,8 @@ class FunctionCohort:
         self._ended_since = self._ended_count
 
     def _must_go_on(self, index: int, state: _State) -> bool:
-        """Whether a member that has ended is trained again: it failed, as such trials are tried again, or what it has
-        kept is not in the store."""
+        """Whether an ended member is trained again: because it failed (failed trials are retried), or because the store
+        lacks what it kept."""
         assert state.ended
         lacks = state.kept and self.callbacks.keep is not None and not self.callbacks.is_kept(index)
         return state.ended.status == "failed" or (state.ended.status == "finished" and lacks)
@@ -366,26 +368,26 @@ def _identity(config: TrialConfig) -> str:
 
 
 class _Function:
-    """A member of a cohort of functions: calls its function, and takes what it reports."""
+    """A member of a cohort of functions: calls its function and receives its reports."""
 
     def __init__(self, cohort: FunctionCohort, index: int) -> None:
         self._cohort, self._index = cohort, index
         self._generator: Iterator[Any] | None = None
-        """Where it waits to be compared."""
+        """The generator, if the member waits to be compared."""
         self._random: Any = None
-        """The state of the global generators of random numbers there."""
+        """The state of the global random number generators at that point."""
         self._trial: RunningTrial | None = None
         self._until: float = math.inf
         self._resumed = self._asked = False
-        """Whether nothing was reported since the function was called; whether it was asked to stop at a report."""
+        """Whether the function has reported nothing since its call; whether it was asked to stop at a report."""
         self._saved_state: bytes | None = None
-        """What was saved since the last report."""
+        """The state saved since the last report."""
         self._place, self._attempts = list[str](), 0
-        """Where the last exception was raised, and how many were."""
+        """Where the last exception was raised, and the number of exceptions."""
         self._latest, self._known = dict[str, float | None](), 0
-        """The latest value of each metric of so many of its first reports."""
+        """The latest value of each metric over the first `_known` reports."""
         self._diverged = ""
-        """Which metric was not finite, and where; empty if none was."""
+        """The metric that was not finite, and where; empty if all were finite."""
 
     @property
     def state(self) -> _State:
@@ -396,7 +398,7 @@ class _Function:
         return self._cohort.configs[self._index]
 
     def as_member(self) -> Member:
-        """The member as it is now."""
+        """The current member for a report."""
         if self.state.ended:
             return self.state.ended
         return Member("running", self.state.epoch, self._metrics(), None, self.state.seconds, self._schedule())
@@ -416,22 +418,22 @@ class _Function:
         return json.dumps(self.state.moves) if self.state.moves else None
 
     def end(self, status: Any, error: str | None = None, *, metrics: Mapping[str, float | None] | None = None) -> None:
-        """The member trains no further."""
+        """End the member's training."""
         self._drop()
         metrics = self._metrics() if metrics is None else metrics
         state = self.state
         state.ended = Member(status, state.epoch, metrics, error, state.seconds, self._schedule())
-        if not (self._cohort.population and status in ("finished", "failed")):  # these could not begin again alone
+        if not (self._cohort.population and status in ("finished", "failed")):  # a member cannot begin again alone
             state.state = None
 
     def move(self, state: bytes | None, move: Move, epoch: int) -> None:
-        """Go on from the state of another member, with other values of some keys."""
+        """Continue from the state of another member, with new values of some keys."""
         self._drop()
         self.state.state = state
         self.state.moves.append({"epoch": epoch, "from": move.source, **move.hyperparameters})
 
     def _drop(self) -> None:
-        """Give up a call that waits."""
+        """Abandon a waiting call."""
         generator, self._generator, self._random = self._generator, None, None
         if generator is not None:
             with contextlib.suppress(Exception):
@@ -441,7 +443,7 @@ class _Function:
         self._trial = None
 
     def advance(self, until: float) -> None:
-        """Train up to the report of the epoch `until`, or to the end. Raises Stopped if the process is to end."""
+        """Train up to the report of the epoch `until`, or to the end. Raises Stopped if the process should end."""
         self._until = until
         while self.state.ended is None:
             try:
@@ -466,7 +468,7 @@ class _Function:
                 self._failed(error)
 
     def _run(self) -> None:
-        """Call the function, or let it go on where it waits, until it ends."""
+        """Call the function, or resume it where it waits, until it ends."""
         begun = time.perf_counter()
         try:
             if self._generator is None:
@@ -520,9 +522,9 @@ class _Function:
         self._trial.report(metrics.pop("epoch", None), **metrics)
 
     def _reported(self, epoch: int, metrics: Mapping[str, float | None]) -> None:
-        """Take a report; raises TrialStopped where the function is to end."""
+        """Receive a report. Raises TrialStopped if the function should end."""
         state, cohort, ranking = self.state, self._cohort, self._cohort.ranking
-        if self._resumed:  # a state may be of an epoch before the last one reported
+        if self._resumed:  # a state may belong to an epoch before the last reported one
             state.records = [record for record in state.records if record[0] < epoch]
             self._resumed, self._known, self._latest = False, 0, {}
         if state.saves_first is None:
@@ -535,7 +537,7 @@ class _Function:
         cohort.record(self._index)
         if ranking and metrics.get(ranking.metric) is not None and finite[ranking.metric] is None:
             self._diverged = f"{ranking.metric} was not finite in epoch {epoch}"
-            if cohort.peers.size == 1:  # else the others, which wait for this one, train to the end
+            if cohort.peers.size == 1:  # otherwise the others, which wait for this one, train to the end
                 raise _Diverged
         cohort.reported(self._index)
         patience = self._config.training.patience
@@ -550,8 +552,8 @@ class _Function:
             self._reach(epoch)
 
     def _saved(self, pack: Callable[[], bytes]) -> None:
-        """Take a state, which counts from the next report on: it is of the last one, or of the next. Where the cohort
-        is compared it must be of the last one."""
+        """Receive a state, which takes effect at the next report: it belongs to the last epoch reported, or to the
+        next. At a comparison it must belong to the last epoch."""
         state = self.state
         if state.saves_first is None:
             state.saves_first = not state.records
@@ -576,16 +578,16 @@ class _Function:
         state = self.state
         waits = self._generator is not None and not self._cohort.population
         if epoch == self._until and not waits and not state.saves_first:
-            return  # for the state, which it saves next
+            return  # for the state that it saves next
         if epoch > self._until or (not waits and state.state_epoch != epoch):
             raise ValueError(
                 f"trials are compared at epoch {self._until}, so each must report and call trial.save there, but it "
-                f"reported epoch {epoch} without"
+                f"reported epoch {epoch} without doing so"
             )
         raise _AtBoundary
 
     def _best_epoch(self, ranking: EpochRanking) -> int:
-        """The epoch of the best value of the metric that ranks trials, the first of several; 0 before any."""
+        """The epoch with the best value of the ranking metric (the first one if tied); 0 before any value."""
         best, best_epoch = math.nan, 0
         for epoch, metrics in self.state.records:
             value = metrics.get(ranking.metric)
@@ -611,11 +613,11 @@ class _Function:
         self._cohort.callbacks.say(self._index, error)
 
     def _failed(self, error: BaseException) -> None:
-        """Try again after an exception, unless it has come at this place before, or too often."""
+        """Retry after an exception, unless it occurred at this place before, or too often."""
         if isinstance(error, SystemExit) and not error.code:
             self._finish()
             return
-        if self._cohort.peers.size > 1:  # the others wait for this one
+        if self._cohort.peers.size > 1:  # the other members wait for this one
             raise error
         self._drop()
         line = str(error) if isinstance(error, CommandError) else reason(error, self._cohort.method.__module__)
@@ -629,8 +631,8 @@ class _Function:
 
 @contextlib.contextmanager
 def _undisturbed(folder: str) -> Iterator[None]:
-    """Context in which a function runs, in a folder. It leaves the working directory as it was, and a process that it
-    has forked ends here."""
+    """Context in which a function runs in a folder. It restores the working directory, and ends processes that the
+    function has forked."""
     before, process = os.getcwd(), os.getpid()
     try:
         if os.path.isdir(folder):
@@ -643,20 +645,20 @@ def _undisturbed(folder: str) -> Iterator[None]:
 
 
 def _seed(seed: int) -> None:
-    """Seed the global generators of random numbers, so that a function that seeds none is repeatable."""
+    """Seed the global random number generators, so that a function that does not seed any is repeatable."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def _randomness() -> Any:
-    """The states of the global generators of random numbers: of Python, NumPy and PyTorch."""
+    """The states of the global random number generators of Python, NumPy and PyTorch."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda
 
 
 def _restore(states: Any) -> None:
-    """Set the global generators of random numbers to what `_randomness` returned; None leaves them."""
+    """Restore the global random number generators from the result of `_randomness`; None leaves them unchanged."""
     if states is None:
         return
     of_python, of_numpy, of_torch, of_cuda = states

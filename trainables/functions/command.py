@@ -1,7 +1,8 @@
-"""A command as a method: code in any language, started anew for each trial.
+"""A command as a method: code in any language, started once per trial.
 
-Its keys are the names in braces. It writes its metrics as JSON objects, one a line, into the file that the environment
-variable SWEEPER_REPORT names, and what it resumes from into the folder SWEEPER_CHECKPOINT. Its exit status decides.
+Its keys are the names in braces. The command writes metrics as JSON objects, one per line, to the file named by the
+environment variable SWEEPER_REPORT, and its resumable state to the folder SWEEPER_CHECKPOINT. Exit status 0 means
+success.
 """
 
 import shlex
@@ -9,18 +10,18 @@ import string
 from typing import Literal, Self
 
 PREFIXES = {"report": "command: ", "stdout": "command, metrics from stdout: "}
-"""Where metrics come from -> how the name of such a method begins."""
+"""Source of metrics -> prefix of the method's name."""
 
 
 class CommandError(RuntimeError):
-    """A command has ended with an error, or reports what cannot be a row. The message is one line."""
+    """A command has ended with an error, or its report cannot become a row. The message is one line."""
 
 
 class Command(str):
     """A command line as the value of `method`: `Command("python train.py --lr {lr} --seed {seed}")`.
 
-    No shell reads it: it is split into words, in which the values are inserted. `metrics_from="stdout"` takes those
-    lines of its standard output that are JSON objects as its reports. Raises ValueError for one without keys.
+    It is not passed to a shell: the line is split into words, in which the values are inserted. `metrics_from="stdout"`
+    treats lines of standard output that are JSON objects as reports. Raises ValueError for a command without keys.
     """
 
     def __new__(cls, line: str, metrics_from: Literal["report", "stdout"] = "report") -> Self:
@@ -36,7 +37,7 @@ def is_command(name: str) -> bool:
 
 
 def keys_of(line: str) -> tuple[str, ...]:
-    """The names in braces. Raises ValueError, with one line, if there is none, or for a line that is no command."""
+    """The names in braces. Raises ValueError, with one line, if there are none or if the line is not a command."""
     try:
         words = shlex.split(line)
         fields = [field for word in words for field in string.Formatter().parse(word)]
@@ -45,6 +46,6 @@ def keys_of(line: str) -> tuple[str, ...]:
     found = {name: form or "" for _, name, form, _ in fields if name is not None}
     if not found or not all(name.isidentifier() and "{" not in form for name, form in found.items()):
         raise ValueError(
-            f"a command must have a key in braces, such as `python train.py --lr {{lr}}`, but got {line!r:.80}"
+            f"a command must contain a key in braces, such as `python train.py --lr {{lr}}`, but got {line!r:.80}"
         )
     return tuple(found)

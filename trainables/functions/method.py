@@ -1,7 +1,7 @@
-"""A function of the user as a method: its parameters are the keys of its trials.
+"""The user's own function as a method: its parameters are the keys of its trials.
 
-Three forms are known. A function returns a dict of numbers; or it yields dicts, a report each; or its first parameter
-is `trial`, by which it reports, saves and resumes (`trainables.functions.trial`).
+A function has one of three forms. It returns a dict of numbers; it yields dicts, each of which is a report; or its
+first parameter is `trial`, with which it reports, saves and resumes (`trainables.functions.trial`).
 """
 
 import dataclasses
@@ -17,15 +17,15 @@ from trainables.sections import KEY_TYPES, TrialConfig, Value
 from trainables.validation import Choices, Interval, added, at_least, checked, one_of
 
 TRIAL = "trial"
-"""Name of the first parameter of a function that reports, saves and resumes by itself."""
+"""Name of the first parameter of a function that itself reports, saves and resumes."""
 DEVICE = "device"
-"""Name of a parameter that is no key, but gets the name of the trial's device, such as `cuda` or `cpu`."""
+"""Name of a parameter that is not a key but receives the name of the trial's device, such as `cuda` or `cpu`."""
 LOOP = ("seed", "epochs")
-"""Parameters that other parts of a sweep read of any trial, where a function has them."""
+"""Parameters that other parts of a sweep read from any trial, if a function has them."""
 
 
 class FunctionError(ValueError):
-    """A function cannot be a method. The message is one line: the law and the offender."""
+    """A function cannot be used as a method. The message is one line: the law and the offender."""
 
     def __init__(self, name: str, law: str, got: str) -> None:
         super().__init__(f"the function {name} {law}, but got {got}")
@@ -37,7 +37,7 @@ class FunctionKey:
 
     name: str
     hint: Any
-    """Its type with its bounds, as in `Annotated[float, above(0)]`."""
+    """The key's type with its bounds, as in `Annotated[float, above(0)]`."""
     default: Any = dataclasses.field(default_factory=lambda: dataclasses.MISSING)
     """MISSING for a key that each trial must set."""
     doc: str = ""
@@ -46,8 +46,8 @@ class FunctionKey:
 class FunctionTraining:
     """Base class of the training sections of functions.
 
-    A section has `seed` and `epochs` if these are parameters of the function, and the keys of `ENGINE`. A parameter
-    replaces the key of `ENGINE` with its name.
+    A section contains the keys of `ENGINE`, and `seed` and `epochs` if these are parameters of the function. A
+    parameter replaces the key of `ENGINE` with the same name.
     """
 
     keys: ClassVar[tuple[str, ...]] = ()
@@ -57,7 +57,7 @@ class FunctionTraining:
     _absent: ClassVar[Mapping[str, int]] = {"seed": 0, "epochs": 0, "patience": 0, "workers": 1}
 
     def __getattr__(self, name: str) -> int:
-        """The value of a key that these trials do not have."""
+        """The default of a key that these trials do not have."""
         try:
             return self._absent[name]
         except KeyError:
@@ -74,20 +74,21 @@ ENGINE = (
         "patience",
         Annotated[int, at_least(0)],
         added(0),
-        "Epochs without a better value of the metric that ranks trials, after which a trial ends. 0 trains to its end.",
+        "Epochs without a better value of the ranking metric after which a trial ends. 0 trains to the end.",
     ),
     FunctionKey(
         "workers",
         Annotated[int, at_least(1)],
         added(1),
-        "Processes that call the function together, with a device each and a process group of torch.distributed.",
+        "Processes that call the function together, each with its own device, in a torch.distributed process group.",
     ),
 )
 """Keys that the trials of every function have."""
 
 
 class FunctionMethod(Method):
-    """Base class of the methods that `method_of_function` makes. They are never built: their function is called."""
+    """Base class of the methods that `method_of_function` makes. They are never instantiated; their function is
+    called."""
 
     task = "function"
     per_example = True
@@ -96,9 +97,9 @@ class FunctionMethod(Method):
     call: ClassVar[Callable[..., Any]]
     """The function."""
     takes_trial: ClassVar[bool] = False
-    """Whether its first parameter is the trial."""
+    """Whether the first parameter is the trial."""
     wants_device: ClassVar[bool] = False
-    """Whether it has a parameter `DEVICE`."""
+    """Whether there is a parameter `DEVICE`."""
 
     @classmethod
     def trains(cls) -> bool:
@@ -106,7 +107,7 @@ class FunctionMethod(Method):
 
     @classmethod
     def called(cls, config: TrialConfig, trial: Any, changes: Mapping[str, Value] = MappingProxyType({})) -> Any:
-        """What the function returns for a trial, of which `changes` are other values of some keys."""
+        """Call the function for a trial, with `changes` to the values of some keys."""
         training: Any = config.training
         values = {**{key: getattr(training, key) for key in training.keys}, **vars(config.options), **changes}
         device = {DEVICE: str(trial.device)} if cls.wants_device else {}
@@ -114,18 +115,19 @@ class FunctionMethod(Method):
 
 
 def is_plain_function(value: object) -> bool:
-    """Whether a value is a function, or another object to call, and no class."""
+    """Whether a value is a function or another callable that is not a class."""
     return inspect.isroutine(value) or (callable(value) and not inspect.isclass(value))
 
 
 def method_of_function(name: str, function: Callable[..., Any]) -> type[FunctionMethod]:
-    """The method that calls a function. Raises FunctionError, with one line, if it cannot be one."""
+    """The method that calls a function. Raises FunctionError, with one line, if the function cannot be used as a
+    method."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise FunctionError(name, "must be a plain function", "an async one")
     try:
         given = list(inspect.signature(function, eval_str=True).parameters.values())
-    except Exception as error:  # of an annotation that is text, anything
-        raise FunctionError(name, "must have parameters that can be read", " ".join(str(error).split())) from error
+    except Exception as error:  # a text annotation may raise anything
+        raise FunctionError(name, "must have an inspectable signature", " ".join(str(error).split())) from error
     hints = {each.name: each.annotation for each in given if each.annotation is not each.empty}
     takes_trial = bool(given) and given[0].name == TRIAL and given[0].default is given[0].empty
     given = given[1:] if takes_trial else given
@@ -136,7 +138,7 @@ def method_of_function(name: str, function: Callable[..., Any]) -> type[Function
     else:
         parameters, call = [_parameter(name, each, hints) for each in given], function
     known = [each for each in parameters if each is not None]
-    plain: Any = getattr(function, "func", function)  # of functools.partial
+    plain: Any = getattr(function, "func", function)  # for functools.partial
     about = inspect.getdoc(plain) or ""
     return _method(name, call, known, about, plain.__module__, takes_trial=takes_trial, wants_device=wants_device)
 
@@ -157,11 +159,11 @@ def _method(
     takes_trial: bool,
     wants_device: bool = False,
 ) -> type[FunctionMethod]:
-    """Make the class of a method with these keys, whose docstring is `about`. Raises FunctionError if a parameter has
-    the name of a key that only the engine can set."""
+    """Make the class of a method with these keys and the docstring `about`. Raises FunctionError if a parameter has the
+    name of a key that only the engine can set."""
     names = [each.name for each in parameters]
     if taken := [key for key in names if key in ("method", "workers")]:
-        raise FunctionError(name, "must not have a parameter named as a key of every trial", ", ".join(taken))
+        raise FunctionError(name, "must not have a parameter with the name of a key of every trial", ", ".join(taken))
     loop = [each for each in parameters if each.name in LOOP]
     own = [each for each in parameters if each.name not in LOOP]
     training = _section("Training", FunctionTraining, [*loop, *(each for each in ENGINE if each.name not in names)])
@@ -180,7 +182,7 @@ def _method(
 
 
 def _section(name: str, base: type, parameters: list[FunctionKey]) -> Any:
-    """A frozen dataclass of these keys, of which those without a default come first."""
+    """A frozen dataclass of these keys, keys without a default first."""
     parameters = sorted(parameters, key=lambda each: each.default is not dataclasses.MISSING)
     content: dict[str, Any] = {"__annotations__": {each.name: each.hint for each in parameters}, "__module__": __name__}
     content |= {each.name: each.default for each in parameters if each.default is not dataclasses.MISSING}
@@ -189,9 +191,10 @@ def _section(name: str, base: type, parameters: list[FunctionKey]) -> Any:
 
 
 def _parameter(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> FunctionKey | None:
-    """The key of a parameter; None for one that keeps its default, which is no number, text or truth value."""
+    """The key of a parameter; None for a parameter that keeps its default because this is not a number, text or
+    boolean."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-        raise FunctionError(name, "must name each of its parameters, which are the keys of its trials", str(parameter))
+        raise FunctionError(name, "must name all parameters, which are the keys of its trials", str(parameter))
     default = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
     return _key(name, parameter.name, hints.get(parameter.name), default)
 
@@ -202,7 +205,7 @@ def _of_dataclass(name: str, section: Any) -> list[FunctionKey | None]:
     keys = []
     for each in dataclasses.fields(section):
         made = each.default is dataclasses.MISSING and each.default_factory is not dataclasses.MISSING
-        if each.init and not made:  # what a factory makes is no single value
+        if each.init and not made:  # a factory does not make a single value
             keys.append(_key(name, each.name, hints[each.name], each.default))
     return keys
 
@@ -219,7 +222,7 @@ def _with_section(function: Callable[..., Any], parameter: str, section: Any) ->
 
 
 def _key(name: str, key: str, hint: Any, default: Any) -> FunctionKey | None:
-    """The key of one parameter with this hint, None without one."""
+    """The key of one parameter with this hint; None if it is not a key."""
     metadata = getattr(hint, "__metadata__", ())
     plain = typing.get_args(hint)[0] if metadata else hint
     bounds = [bound for each in metadata if (bound := _bound(each))]
@@ -235,7 +238,7 @@ def _key(name: str, key: str, hint: Any, default: Any) -> FunctionKey | None:
     if len(kinds) != 1 or kind not in KEY_TYPES:
         if default is not dataclasses.MISSING and kinds:
             return None
-        law = f"must give each parameter a type, as in `{key}: float`, of bool, int, float or str"
+        law = f"must give each parameter the type bool, int, float or str, as in `{key}: float`"
         raise FunctionError(name, law, f"{key} without one" if not kinds else f"{key} of type {plain}")
     optional = default is None or type(None) in typing.get_args(plain)
     full = kind | None if optional else kind
@@ -246,7 +249,8 @@ def _key(name: str, key: str, hint: Any, default: Any) -> FunctionKey | None:
 
 
 def _bound(metadata: Any) -> Interval | Choices | None:
-    """A bound of this project, or what has attributes `gt`, `ge`, `lt` or `le` (annotated_types, pydantic)."""
+    """A bound from this project's types, or from objects with the attributes `gt`, `ge`, `lt` or `le` (annotated_types,
+    pydantic)."""
     if isinstance(metadata, Interval | Choices):
         return metadata
     low, high = (

@@ -1,4 +1,4 @@
-"""Runs a command as a function: its process, its reports and the folder of what it resumes from."""
+"""Run a command as a function: its process, its reports and the folder of its checkpoint."""
 
 import contextlib
 import json
@@ -21,16 +21,16 @@ from trainables.json_input import JsonError, parse_json
 from trainables.sections import Value
 
 REPORT, CHECKPOINT, DEVICE_NAME = "SWEEPER_REPORT", "SWEEPER_CHECKPOINT", "SWEEPER_DEVICE"
-"""Environment variables of a command: the file of its metrics, the folder of what it resumes from, and its device."""
+"""Environment variables of a command: the file for metrics, the folder of its checkpoint, and its device."""
 TURN = 0.05
-"""Seconds between two reads of what a command has written."""
+"""Seconds between two checks of a command's output."""
 GRACE = 10.0
 """Seconds that a command has to end after SIGTERM."""
 
 
 def method_of_command(name: str, values: Mapping[str, Sequence[Value]]) -> type[FunctionMethod]:
-    """The method that runs the command of this name. `values` are those that its keys have in a sweep, which tell their
-    types; those of keys without are not checked."""
+    """The method that runs the command with this name. The types of its keys are inferred from their `values` in a
+    sweep; keys without values are not checked."""
     source = next(source for source, prefix in PREFIXES.items() if name.startswith(prefix))
     line = name.removeprefix(PREFIXES[source])
     types = {key: _type_of(values.get(key, ())) for key in keys_of(line)}
@@ -50,7 +50,7 @@ def _type_of(values: Sequence[Value]) -> type:
 
 
 def plain(text: str) -> Value:
-    """A value by its form: a truth value, a number or text."""
+    """Parse a value as a boolean, a number or text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -60,7 +60,7 @@ def plain(text: str) -> Value:
 
 
 def run_command(trial: RunningTrial, words: Sequence[str], from_stdout: bool) -> None:
-    """Run a command to its end, and report what it writes. Raises CommandError if its exit status is not 0."""
+    """Run a command to its end and report its metrics. Raises CommandError if its exit status is not 0."""
     with tempfile.TemporaryDirectory(prefix="sweeper-") as scratch:
         report, checkpoint = Path(scratch, "report.jsonl"), Path(scratch, "checkpoint")
         checkpoint.mkdir()
@@ -81,7 +81,7 @@ def run_command(trial: RunningTrial, words: Sequence[str], from_stdout: bool) ->
             process = subprocess.Popen(
                 words, env=environment, stdout=output, stderr=subprocess.PIPE, start_new_session=True
             )
-        except (OSError, ValueError) as error:  # ValueError: a value has a null byte
+        except (OSError, ValueError) as error:  # ValueError: a value contains a null byte
             raise CommandError(f"{words[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from error
         errors = list[str]()
         copies = [threading.Thread(target=_copy_errors, args=(process.stderr, errors), daemon=True)]
@@ -105,10 +105,10 @@ def _follow(
     checkpoint: Path,
     copies: Sequence[threading.Thread],
 ) -> None:
-    """Report each line of a file as it comes, and save the folder `checkpoint`, until the process ends.
+    """Until the process ends, report each new line of a file and save the folder `checkpoint`.
 
-    The process stands still while the folder is read, and its reports until then are taken first. So the folder is of
-    the last report or, where it is written before the report, of the next one, with which it is saved.
+    The process is paused while the folder is read, and its reports up to then are taken first. So the folder belongs to
+    the last report or, if it is written before the report, to the next one, with which it is saved.
     """
     rest, wait = b"", TURN / 25
     with report.open("rb") as lines:
@@ -141,7 +141,7 @@ def _follow(
 
 @contextlib.contextmanager
 def _standing_still(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Context in which a process and those that it has started make no step."""
+    """Context in which a process and its children are paused."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGSTOP)
     try:
@@ -160,7 +160,7 @@ def _metrics(line: bytes) -> dict[str, Any]:
 
 
 def _copy_errors(stream: Any, last: list[str]) -> None:
-    """Pass standard error on, and keep its last line that is not empty."""
+    """Forward standard error, and store its last non-empty line."""
     for line in stream:
         text = line.decode(errors="replace")
         sys.stderr.write(text)
@@ -169,7 +169,7 @@ def _copy_errors(stream: Any, last: list[str]) -> None:
 
 
 def _copy_reports(stream: Any, report: Path) -> None:
-    """Take the lines of standard output that are JSON objects as reports, and pass the others on."""
+    """Treat lines of standard output that are JSON objects as reports, and forward the others."""
     with report.open("ab", buffering=0) as file:
         for line in stream:
             if _is_object(line):
@@ -186,7 +186,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a command that still runs, with the processes that it has started."""
+    """End a running command and its child processes."""
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)

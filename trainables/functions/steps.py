@@ -1,4 +1,4 @@
-"""A trial of a function as steps that are measured: what it does up to its next report."""
+"""A trial of a function as steps to measure: a step runs up to the next report."""
 
 import threading
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from trainables.functions.trial import RunningTrial
 from trainables.sections import TrialConfig
 
 LONGEST_STEP = 60.0
-"""Seconds after which a step is given up, so that a function with longer ones is not measured."""
+"""Seconds after which a step is given up; functions with longer steps are not measured."""
 
 
 class FunctionSteps:
-    """Runs a function in a thread of its own, which waits after each report, and begins again after the last."""
+    """Runs a function in its own thread, which waits after each report and begins again after the last."""
 
     members = (0,)
 
@@ -26,15 +26,15 @@ class FunctionSteps:
         threading.Thread(target=self._run, name="measured", daemon=True).start()
 
     def orders(self, epoch: int) -> list[torch.Tensor]:
-        """A function has no order of examples that is known."""
+        """The order of a function's examples is unknown."""
         return []
 
     def state(self) -> list[Mapping[str, Any]]:
-        """What it keeps between steps is not known."""
+        """The state of a function between steps is unknown."""
         return []
 
     def step(self, *_: object, **__: object) -> None:
-        """Run up to the next report. Raises what the function raises, and TimeoutError for one that takes too long."""
+        """Run up to the next report. Raises the function's exceptions, and TimeoutError if the step takes too long."""
         self._go.release()
         if not self._done.acquire(timeout=LONGEST_STEP):
             raise TimeoutError(f"it reported nothing within {LONGEST_STEP:g} s")

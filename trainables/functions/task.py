@@ -1,4 +1,4 @@
-"""The task of functions: they load their own data and say by their reports how they are judged."""
+"""The task of functions, which load their own data and are evaluated by their reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class FunctionTrial(TrialConfig):
 
 
 class Functions(Task):
-    """Whatever a function of the user does. Nothing of it is known before it reports."""
+    """The task of the user's own functions. Nothing is known of a function before it reports."""
 
     Trial = FunctionTrial
 
@@ -26,18 +26,18 @@ class Functions(Task):
         training = config.training
         if training.workers > 1 and training.patience:
             raise ValueError(
-                f"a function that several processes call trains to its end, so patience must be 0, but got "
+                "a function called by several processes trains to its end, so patience must be 0, but got "
                 f"workers={training.workers}, patience={training.patience}"
             )
 
     def networks(self, config: Any, initial: bool = False) -> None:
-        """It builds its own."""
+        """Functions build their own networks."""
 
     def stream_key(self, config: Any) -> tuple[object, ...]:
         return ("function",)
 
     def keep_data(self, config: Any, data: Path) -> None:
-        """A module that is imported once keeps what it loads."""
+        """Does nothing: a function's module caches its own data."""
 
     def load(self, *_: Any) -> NoReturn:
         raise ValueError("a function loads its own data")

@@ -1,4 +1,5 @@
-"""What a function's parameter `trial` is: it reports, saves, resumes and asks by it, from any loop or callback.
+"""A function's parameter `trial`, with which it reports, saves, resumes and checks for a stop, from any loop or
+callback.
 
 def train(trial, lr: float = 0.1, epochs: int = 10):
     model, optimiser = ...
@@ -26,25 +27,26 @@ import torch
 from torch import Tensor, nn
 
 MOST_REPORTS = 100_000
-"""Most reports of a trial."""
+"""Maximum number of reports of a trial."""
 MOST_METRICS = 1000
-"""Most metrics of a trial, each of which is a column of its row."""
+"""Maximum number of metrics of a trial, each of which is a column of its row."""
 LONGEST_NAME = 200
-"""Most characters of the name of a metric."""
+"""Maximum number of characters in a metric's name."""
 Files = Mapping[str, Tensor]
 """Name of a file or a tensor -> its content."""
 
 
 class TrialStopped(BaseException):
-    """Ends a function from within a call of its trial: it was pruned, or its process is to end. Do not catch it."""
+    """Raised by calls of a trial to end the function, because it was pruned or its process should end. Do not catch
+    it."""
 
 
 class ReportError(ValueError):
-    """A trial's function reports what cannot be a row. The message is one line: the law and the offender."""
+    """A report of a trial's function cannot become a row. The message is one line: the law and the offender."""
 
 
 class RunningTrial:
-    """A trial whose function runs."""
+    """A trial whose function is running."""
 
     def __init__(
         self,
@@ -61,17 +63,18 @@ class RunningTrial:
         last_epoch: int = 0,
         folder: str = ".",
     ) -> None:
-        """`state`: what it resumes from. `reserved`: names that no metric can have. `reported` is called with each
-        report, and `saved` with a function that packs each state; both may raise TrialStopped. `stops` says whether the
-        process is to end, and `saves` whether a state is due."""
+        """`state`: the state to resume from. `reserved`: names that no metric may have. `reported` is called with each
+        report, and `saved` with a function that packs each state; both may raise TrialStopped. `stops` returns whether
+        the process should end, and `saves` whether a state is due."""
         self.device = device
-        """The device that it trains on: a GPU, or the CPU. Others are invisible to the process."""
+        """The device on which the trial trains: a GPU or the CPU. Other devices are invisible to the process."""
         self.rank, self.world_size = rank, world_size
-        """Which of its processes this is, from 0, and how many they are. Reports of the first one count."""
+        """Index of this process among the trial's processes, from 0, and their number. Only reports of rank 0 are
+        used."""
         self.folder = folder
         """Folder of the sweep's file."""
         self.kept: dict[str, Tensor] = {}
-        """What `keep` was given last, by name."""
+        """The last files passed to `keep`, by name."""
         self.last_epoch = last_epoch
         """Epoch of the last report; 0 before the first."""
         self._state, self._reserved = state, reserved
@@ -82,18 +85,22 @@ class RunningTrial:
         self._saves_states = state is not None
 
     def report(self, epoch: int | None = None, /, **metrics: Any) -> None:
-        """Report metrics after an epoch, counted from 1; by default the one after the last. Raises ReportError for what
-        is no number, and for an epoch that is not above the last one."""
+        """Report metrics after an epoch (counted from 1, by default the one after the last). Raises ReportError for a
+        value that is not a number, and for an epoch that is not above the last one."""
         if self._ended:
             raise ReportError("trial.report must not be called after the function has ended")
         if threading.get_ident() != self._thread:
-            raise ReportError("trial.report must be called in the thread that runs the function, but another called it")
+            raise ReportError(
+                "trial.report must be called in the thread that runs the function, but another thread called it"
+            )
         if epoch is None and self._saves_states:
-            raise ReportError("a function that calls trial.save must say the epoch of each report, which may continue")
+            raise ReportError(
+                "a function that calls trial.save must pass the epoch to each trial.report, because it may resume"
+            )
         epoch = self._epoch(self.last_epoch + 1 if epoch is None else epoch)
         values = {name: _number(name, value) for name, value in metrics.items()}
         if not values:
-            raise ReportError(f"a report must have at least one metric, but that of epoch {epoch} has none")
+            raise ReportError(f"a report must contain at least one metric, but the report of epoch {epoch} has none")
         for name in values:
             if name in self._reserved or not 0 < len(name) <= LONGEST_NAME:
                 law = "the name of a metric must not be empty, longer than 200 characters, or that of another column"
@@ -105,37 +112,37 @@ class RunningTrial:
             )
         self._reports += 1
         if self._reports > MOST_REPORTS:
-            raise ReportError(f"a trial must report at most {MOST_REPORTS} times; report every so many epochs")
+            raise ReportError(f"a trial must report at most {MOST_REPORTS} times; report less often")
         self.last_epoch = epoch
         self._reported(epoch, values)
 
     def save(self, state: Any) -> None:
-        """Save a state that `resume` returns if the process dies: what `torch.load(weights_only=True)` reads (tensors,
-        numbers, texts, lists, dicts), bytes, or the path of a folder. It is that of the last epoch reported, or of the
-        one that is reported next. Members of a population save each epoch. Raises TypeError for another state."""
+        """Save a state that `resume` returns if the process dies: anything that `torch.load(weights_only=True)` reads
+        (tensors, numbers, strings, lists, dicts), bytes, or the path of a folder. It belongs to the last epoch reported
+        or to the next. Population members must save every epoch. Raises TypeError for other states."""
         self._saves_states = True
         if self.rank == 0 and not self._ended:
             self._saved(lambda: self._packed(state))
 
     def should_save(self) -> bool:
-        """Whether a state that is saved now is kept: every so many seconds (`--save-every`). Others cost nothing, so
-        this matters only where a state is costly to make."""
+        """Whether a state saved now would be stored (every `--save-every` seconds). Other calls of `save` cost nothing,
+        so check this only if a state is expensive to build."""
         return self._saves()
 
     def resume(self) -> Any:
-        """What was saved last before the process died, or a Path where that was a folder; None at the beginning."""
+        """The state saved last before the process died (a Path if it was a folder); None at the beginning."""
         return None if self._state is None else self._unpacked(self._state)
 
     def keep(self, model: nn.Module | Files | bytes | str | os.PathLike[str]) -> None:
-        """Keep a trained model, or files, in the store when the trial has finished: what was given last. `model`: a
-        module, a dict of tensors, bytes, or the path of a file or a folder."""
+        """Keep a trained model or files in the store when the trial has finished; the last call wins. `model`: a
+        module, a dict of tensors, bytes, or the path of a file or folder."""
         if isinstance(model, nn.Module):
             model = model.state_dict()
         if isinstance(model, bytes):
             self.kept = {"model": _as_tensor(model)}
         elif isinstance(model, Mapping):
             if wrong := [name for name, each in model.items() if not isinstance(each, Tensor)]:
-                raise TypeError(f"trial.keep takes a dict of tensors, but {wrong[0]!r:.80} is none")
+                raise TypeError(f"trial.keep takes a dict of tensors, but {wrong[0]!r:.80} is not a tensor")
             self.kept = {str(name): tensor.detach().cpu().clone() for name, tensor in model.items()}
         else:
             path = Path(model)
@@ -144,11 +151,11 @@ class RunningTrial:
             self.kept = {each.relative_to(root).as_posix(): _as_tensor(each.read_bytes()) for each in found}
 
     def should_stop(self) -> bool:
-        """Whether the process is to end, and the function should save, report and return."""
+        """Whether the process should end; the function should then save, report and return."""
         return self._stops()
 
     def log(self, text: object) -> None:
-        """Print a line into the trial's log."""
+        """Print a line to the trial's log."""
         print(text, flush=True)
 
     def end(self) -> None:
@@ -179,8 +186,10 @@ class RunningTrial:
             try:
                 torch.load(io.BytesIO(buffer.getvalue()), weights_only=True, map_location="cpu")
             except Exception as error:
-                law = "trial.save takes tensors, numbers, texts, and lists and dicts of them, bytes, or a folder"
-                raise TypeError(f"{law}, but got a state with other objects; pickle.dumps makes bytes of it") from error
+                law = "trial.save takes tensors, numbers, strings, lists and dicts of them, bytes, or a folder"
+                raise TypeError(
+                    f"{law}, but got a state with other objects; pickle.dumps turns it into bytes"
+                ) from error
             self._checked = True
         return b"torch " + buffer.getvalue()
 
@@ -196,7 +205,7 @@ class RunningTrial:
 
 
 def zipped(folder: Path) -> bytes:
-    """The files of a folder as one zip file, not compressed. Links are not followed."""
+    """The files of a folder as one uncompressed zip file. Links are not followed."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         for path in sorted(folder.rglob("*")):
@@ -206,18 +215,18 @@ def zipped(folder: Path) -> bytes:
 
 
 def unzip(data: bytes, folder: Path) -> None:
-    """Write the files of a zip file into a folder. Raises ValueError for one that would be outside it."""
+    """Write the files of a zip file into a folder. Raises ValueError for a file that would lie outside it."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         for name in file.namelist():
             path = (folder / name).resolve()
             if not path.is_relative_to(folder.resolve()):
-                raise ValueError(f"a file of a folder must be in it, but got {name!r:.80}")
+                raise ValueError(f"a file of a folder must lie in it, but got {name!r:.80}")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.read(name))
 
 
 def _number(name: str, value: Any) -> float | None:
-    """A metric as a number; None where it is none yet."""
+    """A metric as a number; None for a metric without a value."""
     if value is None:
         return None
     if not isinstance(value, str | bytes) and not (isinstance(value, Sequence) or len(getattr(value, "shape", ()))):

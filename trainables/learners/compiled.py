@@ -1,4 +1,4 @@
-"""A compiled step: the shapes of the arguments that it is compiled for, its library on disk, and its calls."""
+"""A compiled step: the shapes of its arguments, its library on disk, and its calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 Part = Literal["step", "gradients", "update"]
-"""What is compiled as one: the whole step, or, where gradients are averaged over peers, what comes before and after."""
+"""The unit that is compiled: the whole step or, if gradients are averaged over peers, the part before or after this."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor lies in memory."""
+    """The memory layout of a tensor."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -31,29 +31,29 @@ class Layout:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """The layout of which `plain` made these values."""
+        """The layout from which `plain` made these values."""
         return cls(tuple(plain["shape"]), tuple(plain["strides"]), getattr(torch, plain["dtype"]))
 
     def plain(self) -> dict[str, Any]:
-        """It as values that JSON can represent."""
+        """The layout as values that JSON can represent."""
         return {"shape": self.shape, "strides": self.strides, "dtype": str(self.dtype).removeprefix("torch.")}
 
     def zeros(self, device: torch.device | str) -> Tensor:
-        """A tensor of this layout, of zeros."""
+        """A tensor of zeros with this layout."""
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device).zero_()
 
 
 @dataclass(frozen=True)
 class StepShape:
-    """What tells compiled steps of one configuration apart."""
+    """The properties that distinguish compiled steps of one configuration."""
 
     part: Part
     size: int
     """Members of the stack."""
     shared: bool
-    """Whether all members see the same batch and noise; else these are `[K, ...]`."""
+    """Whether all members see the same batch and noise; otherwise both are `[K, ...]`."""
     inputs: Any
-    """Layouts of the inputs (a batch, noise), nested as these are."""
+    """Layouts of the inputs (a batch, noise), nested like the inputs."""
     device: str
     threads: int
     """CPU threads of the process."""
@@ -67,11 +67,11 @@ class StepShape:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """The shape of which `plain` made these values."""
+        """The shape from which `plain` made these values."""
         return cls(**{**plain, "inputs": _from_plain(plain["inputs"])})
 
     def plain(self) -> dict[str, Any]:
-        """It as values that JSON can represent."""
+        """The shape as values that JSON can represent."""
         return {**vars(self), "inputs": _to_plain(self.inputs)}
 
     def layouts(self) -> list[Layout]:
@@ -89,7 +89,7 @@ def _to_plain(nested: Any) -> Any:
 
 
 def _from_plain(plain: Mapping[str, Any]) -> Any:
-    """The opposite of `_to_plain`."""
+    """The inverse of `_to_plain`."""
     ((kind, value),) = plain.items()
     if kind == "layout":
         return Layout.of_plain(value)
@@ -99,7 +99,7 @@ def _from_plain(plain: Mapping[str, Any]) -> Any:
 
 
 Run = Callable[[list[Tensor]], list[Tensor]]
-"""Runs a step on all its arguments, some of which it changes in place, and returns its outputs."""
+"""Runs a step on all its arguments, changing some of them in place, and returns its outputs."""
 
 
 class Library(Protocol):
@@ -130,11 +130,11 @@ class SharedLibrary:
 
 
 FindLibrary = Callable[[StepShape], Library | None]
-"""Finds or makes the library of a step; None where the step cannot be compiled."""
+"""Finds or makes the library of a step; None if the step cannot be compiled."""
 
 
 class CompiledStep:
-    """The calls of a compiled step on the tensors of one stack, which it changes in place."""
+    """Calls a compiled step on the tensors of one stack, which it changes in place."""
 
     def __init__(self, library: Library, state: Sequence[Tensor], shape: StepShape) -> None:
         """`state`: the tensors that come before the inputs, in the order of the trace."""
@@ -144,7 +144,7 @@ class CompiledStep:
         self.parts = library.parts
 
     def __call__(self, *inputs: Any) -> list[Tensor]:
-        """Call it with inputs of the nesting and shapes for which it was compiled. Another memory order is mended."""
+        """Call the step with inputs of the compiled nesting and shapes. A different memory order is corrected."""
         leaves = tree_leaves(inputs)
         tensors = [_laid_out(tensor, layout) for tensor, layout in zip(leaves, self._layouts, strict=True)]
         return self._run(self._state + tensors)

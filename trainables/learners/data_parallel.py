@@ -1,8 +1,8 @@
-"""What the processes that train one trial together share: their parts of every batch, averages, and noise. Most trials
-have a single process.
+"""Processes that train one trial together: their parts of every batch, averages, and noise. Most trials have a single
+process.
 
-Random numbers derive from a trial's own content, never from the state of a running generator. A member therefore draws
-the same numbers alone, fused or resumed, on any device, and in any number of processes.
+Random numbers derive from a trial's content, never from the state of a running generator. A member therefore draws the
+same numbers alone, fused or resumed, on any device, and with any number of processes.
 
 Shapes: B examples of a batch, K members.
 """
@@ -40,7 +40,7 @@ class Peers:
             tensor.detach().copy_(mean.view_as(tensor))
 
     def maximum(self, value: int) -> int:
-        """Return the largest `value` of all processes. Each process waits here for the others."""
+        """Return the largest `value` of all processes. Blocks until all processes have called it."""
         if self.size == 1:
             return value
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -72,15 +72,15 @@ def seeded_generator(*key: object) -> torch.Generator:
 
 
 def numpy_seed(*key: object) -> int:
-    """A seed that NumPy and scikit-learn take, in [0, 2**32): a hash of `key`."""
+    """A seed for NumPy and scikit-learn, in [0, 2**32): a hash of `key`."""
     return seeded_generator(*key).initial_seed() % 2**32
 
 
 def draw_noise(
     noises: Noises, *key: object, device: torch.device | str = "cpu", peers: Peers = SINGLE_PROCESS
 ) -> dict[str, Tensor]:
-    """Draw the noise that `noises` declares, in their order, from a generator seeded by `key`. It is drawn for the
-    whole batch; the result is this process's part."""
+    """Draw the noise declared by `noises`, in this order, from a generator seeded by `key`. Draws for the whole batch
+    and returns this process's part."""
     if not noises:
         return {}
     generator = seeded_generator(*key)

@@ -1,8 +1,8 @@
-"""Members of one method with stacked weights, whatever way they learn: their state, and calls of all of them at once;
-and members that are fitted without gradients, such as mixtures by EM: plain models, one after the other.
+"""Members of one method with stacked weights: their state, and calls of all members at once. Also members that are
+fitted without gradients, such as mixtures fitted by EM: plain models, one after the other.
 
-Shapes: K members, B examples; every parameter and buffer is `[K, ...]`. Members with equal data and seed read the same
-of S data streams, so a batch holds each stream once, and `stream_K` is the index of each member's stream.
+Shapes: K members, B examples; every parameter and buffer is `[K, ...]`. Members with equal data and seed share one of S
+data streams, so a batch contains each stream once, and `stream_K` is the index of each member's stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LATER_KIND = "gradient"
 """What states of an earlier version lack: the norms of the gradients, which are measured anew."""
 UNMEASURED = -1.0
 LATER_RATE = "clip_grad_norm"
-"""A rate that states of an earlier version lack: their members have the one that they are built with."""
+"""A rate that is missing from states of earlier versions, whose members keep the rate with which they are built."""
 Tensors = dict[str, dict[str, Tensor]]
 """Kind (parameters, buffers, ...) -> name -> tensor."""
 
@@ -41,7 +41,7 @@ class StackedMembers(ABC):
         peers: Peers,
         autocast: torch.dtype | None = None,
     ) -> None:
-        """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
+        """`models`: one initialised model per member, all of equal shapes. `streams`: the index of each member's data
         stream."""
         self.size = len(models)
         self.device = torch.device(device)
@@ -58,8 +58,8 @@ class StackedMembers(ABC):
     @classmethod
     @abstractmethod
     def from_members(cls, members: Sequence[tuple[Self, int]], streams: Sequence[int]) -> Self:
-        """A new stack with copies of these members, each given by its stack and its slot there. Training continues as
-        it would have in the old stacks. `streams` are the members' indices among the streams of the new stack."""
+        """A new stack with copies of these members, each given by its stack and slot. Training continues as in the old
+        stacks. `streams`: each member's index among the streams of the new stack."""
 
     @abstractmethod
     def step(
@@ -91,7 +91,7 @@ class StackedMembers(ABC):
     def load_member(
         self, slot: int, state: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]
     ) -> None:
-        """Give the member in this slot the state that `copy_member` returned of another one, and these hyperparameters.
+        """Load another member's state from `copy_member`, and these hyperparameters, into the member in this slot.
         Raises ValueError for a hyperparameter that is neither a rate of the optimiser nor fusible in the method."""
         self._write(slot, state)
         rates = {name: list(values) for name, values in self._rates().items()}
@@ -106,14 +106,14 @@ class StackedMembers(ABC):
         self._set_rates(rates)
 
     def set_hyperparameter(self, name: str, values: Sequence[float]) -> None:
-        """Give the members these values of a hyperparameter that is fusible in the method."""
+        """Set a fusible hyperparameter of the method to these values, one per member."""
         buffer_K = self.buffers[f"method.{name}"]
         buffer_K.copy_(torch.tensor(values, dtype=buffer_K.dtype))
 
     @torch.no_grad()
     def begin_phase(self, examples: Sequence[Callable[[], Iterator[Batch]]]) -> None:
-        """Begin a phase of the training (see `Method.phases`). `examples[s]()` yields all examples of stream s. Members
-        observe them in turn, for they may have differently many."""
+        """Begin a training phase (see `Method.phases`). `examples[s]()` yields all examples of stream s. Members
+        observe them one after the other, because their numbers of examples may differ."""
         self.method.eval()
         for slot, stream in enumerate(self._stream_K.tolist()):
             state = tree_map(lambda stacked, slot=slot: stacked[slot], (self.parameters, self.buffers))
@@ -123,15 +123,15 @@ class StackedMembers(ABC):
 
     @torch.no_grad()
     def evaluate(self, verb: str, *inputs: Any) -> Any:
-        """Call the method `verb`, such as `embed`, of every member in evaluation mode, with inputs that all members see
-        alike. Returns its outputs `[K, ...]`."""
+        """Call the method `verb`, such as `embed`, of every member in evaluation mode, with the same inputs for all
+        members. Returns outputs `[K, ...]`."""
         self.method.eval()
         with self._precision():
             return self._each(verb, *inputs)
 
     @torch.no_grad()
     def evaluate_each(self, verb: str, *inputs: Any) -> Any:
-        """As `evaluate`, with inputs `[K, ...]` of each member's own."""
+        """As `evaluate`, with separate inputs per member, `[K, ...]`."""
         self.method.eval()
         with self._precision():
             return self._each(verb, *inputs, shared=False)
@@ -146,13 +146,13 @@ class StackedMembers(ABC):
 
     @torch.no_grad()
     def load_tensors(self, slot: int, tensors: Mapping[str, Tensor]) -> None:
-        """Give the member in this slot the parameters and buffers that `tensors_of` returned."""
+        """Load parameters and buffers from `tensors_of` into the member in this slot."""
         for name, tensor in (self.parameters | self.buffers).items():
             tensor.detach()[slot].copy_(tensors[name.removeprefix("method.")])
 
     def average_buffers(self) -> None:
-        """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes. In
-        float64 the mean of equal numbers is that number, so that frozen weights stay as they are."""
+        """Average the floating-point buffers over all peers, because BatchNorm's statistics differ between processes.
+        In float64 the mean of equal numbers is exact, so frozen weights do not change."""
         if self._peers.size == 1:
             return
         buffers = [buffer for buffer in self.buffers.values() if buffer.is_floating_point()]
@@ -169,7 +169,7 @@ class StackedMembers(ABC):
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Load what `state` returned in an equal stack. Raises CheckpointError, before any change, where a name, shape
+        """Load the result of `state` from an equal stack. Raises CheckpointError, before any change, if a name, shape
         or type differs."""
         own = self.state()
         if isinstance(state, dict) and isinstance(state.get("rates"), dict) and LATER_RATE in own["rates"]:
@@ -187,7 +187,7 @@ class StackedMembers(ABC):
         return {"parameters": self.parameters, "buffers": self.buffers}
 
     def _rates(self) -> dict[str, tuple[float, ...]]:
-        """The members' hyperparameters that an optimiser holds, by name."""
+        """The members' hyperparameters that are stored in the optimiser, by name."""
         return {}
 
     def _set_rates(self, rates: Mapping[str, Sequence[float]]) -> None:
@@ -209,15 +209,16 @@ class StackedMembers(ABC):
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
 
     def _gather(self, by_stream: Sequence[Any]) -> Any:
-        """The members' inputs: those of the stream itself if all members share one, else every tensor `[K, ...]`."""
+        """The members' inputs: the stream's inputs if all members share a stream, otherwise every tensor as `[K,
+        ...]`."""
         first, *others = (by_stream[stream] for stream in self._streams)
         if self._shared:
             return first
         return tree_map(lambda *tensors: torch.stack(tensors)[self._stream_K], first, *others)
 
     def _each(self, verb: str, *inputs: Any, shared: bool = True) -> Any:
-        """Call the method `verb` of every member. The inputs are the same for all members if `shared`, else every
-        tensor in them is `[K, ...]`."""
+        """Call the method `verb` of every member. With `shared` the inputs are the same for all members; otherwise
+        every tensor in them is `[K, ...]`."""
         state = (self.parameters, self.buffers)
         if self.size == 1:
             member_state = tree_map(lambda stacked: stacked.squeeze(0), state)
@@ -232,7 +233,7 @@ class StackedMembers(ABC):
 
 
 class _Call(nn.Module):
-    """Makes the other methods of a `Method` available to `functional_call`, which calls only `forward`."""
+    """Lets `functional_call`, which only calls `forward`, call the other methods of a `Method`."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
@@ -244,16 +245,17 @@ class _Call(nn.Module):
 
 
 def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> dict[str, Tensor]:
-    """Stack the members' tensors of equal name to `[K, ...]`, under the names that they have in `_Call`."""
+    """Stack the members' tensors of equal name to `[K, ...]`, under their names in `_Call`."""
     return {
         f"method.{name}": torch.stack([member[name].detach() for member in tensors]).to(device) for name in tensors[0]
     }
 
 
 def _check_alike(own: Mapping[str, Mapping[str, Tensor]], state: object) -> None:
-    """Raise CheckpointError unless `state` has the names, shapes and types of `own`: `copy_` broadcasts and casts."""
+    """Raise CheckpointError unless `state` has the names, shapes and types of `own`; `copy_` would broadcast and
+    cast."""
     if not isinstance(state, dict) or set(state) != set(own):
-        raise CheckpointError(f"a stack must have {', '.join(own)}, but its state is another")
+        raise CheckpointError(f"the state of a stack must contain {', '.join(own)}, but contains something else")
     for kind, tensors in own.items():
         saved = state[kind]
         if not isinstance(saved, dict) or set(saved) != set(tensors):
@@ -261,14 +263,12 @@ def _check_alike(own: Mapping[str, Mapping[str, Tensor]], state: object) -> None
         for name, tensor in tensors.items():
             value = saved[name]
             if not isinstance(value, Tensor) or value.shape != tensor.shape or value.dtype != tensor.dtype:
-                raise CheckpointError(
-                    f"{kind} {name} must be {tensor.dtype} of shape {[*tensor.shape]}, but is another"
-                )
+                raise CheckpointError(f"{kind} {name} must be {tensor.dtype} of shape {[*tensor.shape]}, but is not")
 
 
 class FittedMembers(StackedMembers):
-    """K members of a method with `fit`. All that fitting changes is buffers of fixed shapes. Members are called in
-    turn, so `fit` may run any code."""
+    """K members of a method with `fit`. Fitting only changes buffers of fixed shapes. Members are called one after the
+    other, so `fit` may run any code."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class FittedMembers(StackedMembers):
         device: torch.device | str = "cpu",
         peers: Peers = SINGLE_PROCESS,
     ) -> None:
-        """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
+        """`models`: one initialised model per member, all of equal shapes. `streams`: the index of each member's data
         stream."""
         super().__init__(models, streams, device, peers)
 

@@ -1,8 +1,8 @@
-"""Optimisers of stacked parameters, with rates of its own for each member.
+"""Optimisers of stacked parameters, with separate rates for each member.
 
-torch.optim supports one rate for all members. Where all members have the same rate it is kept as a plain number, with
-which torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter. In a compiled
-step all rates are tensors, so that the same code serves every value.
+torch.optim supports only one rate for all members. If all members have the same rate, it is stored as a plain number,
+with which torch's foreach operations are fastest; otherwise as a tensor `[K, 1, ...]` per parameter. In a compiled step
+all rates are tensors, so that the same code serves every value.
 
 Shapes: K members; every parameter, gradient and moment is `[K, ...]`.
 """
@@ -19,9 +19,9 @@ from torch import Tensor
 ADAM_DECAYS = (0.9, 0.999)
 """Decay rates of Adam's averages of the gradient and of its square, beta 1 and beta 2."""
 LARS_TRUST = 0.001
-"""Trust coefficient of LARS, that of SimCLR and BYOL."""
+"""Trust coefficient of LARS, as in SimCLR and BYOL."""
 NORM_EPSILON = 1e-6
-"""Added to the norm of a gradient that is clipped, as `torch.nn.utils.clip_grad_norm_` does."""
+"""Added to the norm of a clipped gradient, as in `torch.nn.utils.clip_grad_norm_`."""
 
 
 class Rates(NamedTuple):
@@ -30,11 +30,11 @@ class Rates(NamedTuple):
     lr: Sequence[float]
     weight_decay: Sequence[float]
     clip_grad_norm: Sequence[float] = ()
-    """The largest norm of each member's gradient; empty if none has one."""
+    """The maximum norm of each member's gradient; empty if no member has one."""
 
 
 class StackedOptimiser(ABC):
-    """An optimiser with an L2 penalty, as in torch.optim, and rates of its own for each member."""
+    """An optimiser with an L2 penalty, as in torch.optim, and separate rates for each member."""
 
     def __init__(self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float]) -> None:
         self.parameters = list(parameters)
@@ -44,7 +44,7 @@ class StackedOptimiser(ABC):
     def set_rates(
         self, lr: Sequence[float], weight_decay: Sequence[float], clip_grad_norm: Sequence[float] = ()
     ) -> None:
-        """Set each member's learning rate, weight decay, and the largest norm of its gradient: infinite without."""
+        """Set each member's learning rate, weight decay and maximum gradient norm (infinite without clipping)."""
         self.lr, self.weight_decay = tuple(lr), tuple(weight_decay)
         self.clip_grad_norm = tuple(clip_grad_norm) or (math.inf,) * len(self.lr)
         like = next(iter(self.parameters), torch.empty(0))  # a frozen network has none
@@ -53,7 +53,7 @@ class StackedOptimiser(ABC):
         self._decays = any(weight_decay)
 
     def rates(self) -> dict[str, Tensor]:
-        """What a step reads of `set_rates`, as tensors `[K]`."""
+        """The rates that a step reads, as tensors `[K]`."""
         like = self.parameters[0]
         rates = {"lr": self.lr, "weight_decay": self.weight_decay}
         tensors = {name: torch.tensor(values, dtype=like.dtype, device=like.device) for name, values in rates.items()}
@@ -61,13 +61,13 @@ class StackedOptimiser(ABC):
 
     @property
     def clips(self) -> bool:
-        """Whether the gradient of any member has a largest norm."""
+        """Whether any member's gradient is clipped."""
         return any(map(math.isfinite, self.clip_grad_norm))
 
     def with_tensors(
         self, parameters: Sequence[Tensor], moments: Mapping[str, Sequence[Tensor]], rates: Mapping[str, Tensor]
     ) -> Self:
-        """The same optimiser of these tensors: parameters, what `moments` returns, and what `rates` returns."""
+        """The same optimiser with these tensors: parameters, the result of `moments`, and the result of `rates`."""
         other = copy.copy(self)
         other.parameters = list(parameters)
         other._set_moments({kind: list(tensors) for kind, tensors in moments.items()})
@@ -84,15 +84,15 @@ class StackedOptimiser(ABC):
 
     @abstractmethod
     def _step(self, gradients: Sequence[Tensor], schedule: float | Tensor) -> None:
-        """`step` with gradients that are clipped."""
+        """`step` with clipped gradients."""
 
     @abstractmethod
     def moments(self) -> dict[str, list[Tensor]]:
-        """Kind -> a tensor `[K, ...]` for each parameter, which steps change in place."""
+        """Kind -> a tensor `[K, ...]` per parameter, which steps change in place."""
 
     @torch.no_grad()
     def forget(self) -> None:
-        """Set all moments to 0, as they are before the first step."""
+        """Reset all moments to 0, their value before the first step."""
         for tensors in self.moments().values():
             torch._foreach_zero_(tensors)
 
@@ -101,13 +101,13 @@ class StackedOptimiser(ABC):
         """Replace the tensors that `moments` returns."""
 
     def _clipped(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients, each member's divided such that their norm over all parameters is at most its largest."""
-        norms_K = gradient_norms(gradients)
+        """The gradients, scaled per member such that the norm over all parameters is at most the member's maximum."""
+        norms_K = torch.stack([_norms(gradient) for gradient in gradients]).norm(dim=0)
         shares_K = (self._limit_K / (norms_K + NORM_EPSILON)).clamp(max=1.0)
         return list(torch._foreach_mul(list(gradients), self._views(shares_K)))
 
     def _decayed(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients with those of the L2 penalty."""
+        """The gradients plus those of the L2 penalty."""
         directions = list(gradients)
         if not self._decays:
             return directions
@@ -124,21 +124,21 @@ class StackedOptimiser(ABC):
             torch._foreach_sub_(self.parameters, torch._foreach_mul(directions, lr))
 
     def _lr_at(self, rate: float | Tensor) -> float | list[Tensor]:
-        """`rate` times each member's learning rate, for each parameter where members differ."""
+        """`rate` times each member's learning rate; per parameter if members differ."""
         if isinstance(rate, Tensor) and rate.dim():
             rates = self._views(rate.to(self.parameters[0].dtype))
             return list(torch._foreach_mul(rates, self._lr))
         return float(rate) * self._lr if isinstance(self._lr, float) else list(torch._foreach_mul(self._lr, rate))
 
     def _per_parameter(self, values: Sequence[float]) -> float | list[Tensor]:
-        """A number where all members have the same value, else a tensor `[K, 1, ...]` for each parameter."""
+        """A number if all members have the same value, otherwise a tensor `[K, 1, ...]` per parameter."""
         if len(set(values)) == 1:
             return float(values[0])
         like = self.parameters[0]
         return self._views(torch.tensor(values, dtype=like.dtype, device=like.device))
 
     def _views(self, values_K: Tensor) -> list[Tensor]:
-        """A view `[K, 1, ...]` for each parameter."""
+        """A view `[K, 1, ...]` per parameter."""
         return [values_K.view(-1, *[1] * (parameter.dim() - 1)) for parameter in self.parameters]
 
 
@@ -161,7 +161,7 @@ class StackedSGD(StackedOptimiser):
         self._move(directions, schedule)
 
     def _directions(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """What the velocity gathers."""
+        """The directions that the velocity accumulates."""
         return self._decayed(gradients)
 
     def moments(self) -> dict[str, list[Tensor]]:
@@ -172,13 +172,13 @@ class StackedSGD(StackedOptimiser):
 
 
 class StackedLARS(StackedSGD):
-    """LARS (You et al. 2017) as self-supervised methods use it: SGD whose step of each weight is scaled to the weight's
-    norm. Biases and the scales of norms, which have one dimension, are neither scaled nor decayed."""
+    """LARS (You et al. 2017) as in self-supervised methods: SGD that scales the step of each weight tensor to the
+    tensor's norm. Biases and norm scales, which have one dimension, are neither scaled nor decayed."""
 
     def _directions(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         directions = []
         for parameter, plain, decayed in zip(self.parameters, gradients, self._decayed(gradients), strict=True):
-            if parameter.dim() <= 2:  # of a member alone one dimension or none
+            if parameter.dim() <= 2:  # per member at most one dimension
                 directions.append(plain)
                 continue
             weight_K, step_K = _norms(parameter), _norms(decayed)
@@ -188,7 +188,7 @@ class StackedLARS(StackedSGD):
 
 
 class StackedAdam(StackedOptimiser):
-    """Adam, or AdamW with `decoupled` weight decay. All members of a stack have made equally many steps."""
+    """Adam, or AdamW with `decoupled` weight decay. All members of a stack have made the same number of steps."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class StackedAdam(StackedOptimiser):
         self._move(list(torch._foreach_div(self.mean, roots)), schedule / (1 - mean_decay**made))
 
     def _shrink(self, schedule: float | Tensor) -> None:
-        """Decay the weights themselves, in proportion to the learning rate."""
+        """Decay the weights directly, in proportion to the learning rate."""
         lr = self._lr_at(schedule)
         if not self._decays:
             return
@@ -233,7 +233,7 @@ class StackedAdam(StackedOptimiser):
         torch._foreach_mul_(self.parameters, [1 - rate * decay for rate, decay in zip(rates, decays, strict=True)])
 
     def _made(self) -> float | Tensor:
-        """Number of steps made: a tensor where rates are tensors."""
+        """Number of steps made; a tensor if rates are tensors."""
         made = self.steps[0][0].double()
         return made if self._of_tensors else float(made)
 

@@ -1,4 +1,4 @@
-"""The parts of a training step by name, so that a profile can say where its time goes."""
+"""The named parts of a training step, so that a profile can show where its time goes."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -10,24 +10,24 @@ PARTS = {
     "backward": "backward",
     "optimiser": "optimiser, averaged weights and queues",
 }
-"""Name of a part -> what it does. A method without gradients has its fit in `forward`."""
+"""Name of a part -> what it does. For a method without gradients, `forward` contains the fit."""
 
 Observer = Callable[[str], AbstractContextManager[object]]
-"""Makes the context of a part that it is given the name of."""
+"""Makes the context for the part with this name."""
 
 _NOTHING = contextlib.nullcontext()
 _observers: list[Observer] = []
-"""The last of them observes."""
+"""Stack of observers; the last one is active."""
 
 
 def part_of_step(name: str) -> AbstractContextManager[object]:
-    """Context of a part of a step, one of `PARTS`. It does nothing unless steps are observed."""
+    """Context for a part of a step, one of `PARTS`. Does nothing unless steps are observed."""
     return _observers[-1](name) if _observers else _NOTHING
 
 
 @contextlib.contextmanager
 def observed(observer: Observer) -> Iterator[None]:
-    """Context in which the parts of eager steps of this process run in contexts of the observer."""
+    """Context in which the parts of this process's eager steps run in contexts from the observer."""
     _observers.append(observer)
     try:
         yield

@@ -1,5 +1,5 @@
-"""Train models of equal shape as one, by gradients: stacked weights, vmapped losses, one optimiser step. Steps are
-eager, or calls of compiled libraries, which `training.compiled_steps` finds.
+"""Train models of equal shape as one by gradients: stacked weights, vmapped losses, one optimiser step. Steps are
+eager, or calls of compiled libraries that `training.compiled_steps` finds.
 
 Shapes: K members; every parameter and buffer of a stack is `[K, ...]`.
 """
@@ -26,8 +26,8 @@ MakeOptimiser = Callable[[Sequence[Tensor], Sequence[float], Sequence[float]], S
 
 
 class Stack(StackedMembers):
-    """K members of one method, trained together by gradients. With several `peers` each process steps on its part of a
-    batch, and gradients are averaged over them."""
+    """K members of one method, trained together by gradients. With several `peers`, each process steps on its part of a
+    batch, and gradients are averaged over the processes."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Stack(StackedMembers):
         device: torch.device | str = "cpu",
         peers: Peers = SINGLE_PROCESS,
     ) -> None:
-        """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
-        stream. `accumulate`: number of parts of a batch, whose gradients are averaged."""
+        """`models`: one initialised model per member, all of equal shapes. `streams`: the index of each member's data
+        stream. `accumulate`: number of parts of a batch whose gradients are averaged."""
         super().__init__(models, streams, device, peers, autocast)
         self._accumulate = accumulate
         if not self.parameters and models[0].trains():
@@ -116,12 +116,12 @@ class Stack(StackedMembers):
         return float(self._norm_K[slot])
 
     def _share(self, schedule: float | Sequence[float]) -> Tensor:
-        """The share of their learning rates that members have, or `[K]` the shares."""
+        """The learning rate as a share of its peak, for all members or `[K]`."""
         return torch.tensor(schedule, dtype=torch.float64, device=self.device)
 
     def gradients(self, batch: Batch, noise: Mapping[str, Tensor]) -> tuple[Losses, list[Tensor]]:
-        """Return the losses of a batch, `[K]` each, and their gradients; of several parts of it the means over its
-        examples. Buffers change as the method changes them."""
+        """Return the losses of a batch, `[K]` each, and their gradients; with several parts, the means over all
+        examples. Updates buffers as the method does."""
         if self._accumulate == 1:
             return self._gradients(batch, noise)
         batch_dim = 0 if self._shared else 1
@@ -150,23 +150,23 @@ class Stack(StackedMembers):
         return Losses(sum(totals[1:], totals[0]), {name: sum(of[1:], of[0]) for name, of in parts.items()}), sums
 
     def _gradients(self, batch: Batch, noise: Mapping[str, Tensor]) -> tuple[Losses, list[Tensor]]:
-        """`gradients` of a batch as a whole."""
+        """`gradients` of an undivided batch."""
         with part_of_step("forward"), self._precision():
             losses: Losses = self._each("losses", batch, noise, shared=self._shared)
-        parameters = list(self.parameters.values())  # in some phase the loss may leave some out: their gradient is 0
+        parameters = list(self.parameters.values())  # a phase's loss may not use all weights: their gradient is 0
         with part_of_step("backward"):
             gradients = torch.autograd.grad(losses.total.sum(), parameters, materialize_grads=True)
         parts = {name: part.detach() for name, part in losses.parts.items()}
         return Losses(losses.total.detach(), parts), list(gradients)
 
     def update(self, gradients: Sequence[Tensor], after_noise: Mapping[str, Tensor], schedule: float | Tensor) -> None:
-        """Step the optimiser at `schedule` times each learning rate, then let the method follow."""
+        """Step the optimiser at `schedule` times each learning rate, then call the method's `after_step`."""
         with part_of_step("optimiser"), torch.no_grad():
             self.optimiser.step(gradients, schedule)
             self._each("after_step", after_noise, shared=self._shared)
 
     def with_tensors(self, tensors: Tensors) -> Self:
-        """The same stack of these tensors, named as `step_tensors` names them. Its steps change them in place."""
+        """The same stack with these tensors, which have the names of `step_tensors`. Steps change them in place."""
         other = copy.copy(self)
         moments = {kind: list(tensors[kind].values()) for kind in self.optimiser.moments()}
         parameters = tensors["parameters"]
@@ -199,11 +199,11 @@ class Stack(StackedMembers):
 
 
 class CompiledStack(Stack):
-    """A stack whose steps are compiled, where a library can be had of them; else they are those of `Stack`. The results
-    are the same up to rounding."""
+    """A stack with compiled steps if a library is available, otherwise with the steps of `Stack`. The results are equal
+    up to rounding."""
 
     def __init__(self, models: Sequence[Method], *, find_library: FindLibrary | None = None, **options: Any) -> None:
-        """`find_library` is asked before the first step. The `options` are those of `Stack`."""
+        """`find_library` is called before the first step. The `options` are those of `Stack`."""
         super().__init__(models, **options)
         self._find_library = find_library
         self._compiled: dict[Part, CompiledStep] = {}
@@ -244,7 +244,7 @@ class CompiledStack(Stack):
         return losses
 
     def _find(self, part: Part, inputs: Any) -> CompiledStep | None:
-        """The compiled part of a step, if it can be had. A part that cannot is not asked for again."""
+        """The compiled part of a step, if available. An unavailable part is not requested again."""
         if part not in self._compiled and self._find_library:
             shape = StepShape.of(part, self.size, self._shared, inputs, self.device, self.optimiser.clips)
             library = self._find_library(shape)
@@ -256,12 +256,12 @@ class CompiledStack(Stack):
 
     def _set_rates(self, rates: Mapping[str, Sequence[float]]) -> None:
         super()._set_rates(rates)
-        self._compiled = {}  # its rates are tensors of their own
+        self._compiled = {}  # the compiled step has its own rate tensors
 
 
 def step_function(stack: Stack, part: Part, names: list[str]) -> Callable[..., list[Tensor]]:
-    """Return a part of a step as a function of tensors: of `stack.step_tensors()`, then the inputs, as `CompiledStack`
-    calls it. Where the part has losses, the names of their parts are put into `names`."""
+    """Return a part of a step as a function of tensors (`stack.step_tensors()`, then the inputs), as `CompiledStack`
+    calls it. If the part has losses, the names of their parts are written to `names`."""
 
     def step(tensors: Tensors, *inputs: Any) -> list[Tensor]:
         own = stack.with_tensors(tensors)

@@ -1,4 +1,4 @@
-"""Pairs (x, y): a method learns the density of y given x, and is judged by its distance from the true one.
+"""Pairs (x, y): a method learns the density of y given x and is evaluated by its distance from the true density.
 
 Shapes: N training pairs, B examples of a batch, X = 1 inputs.
 """
@@ -26,7 +26,7 @@ SHAPES: Shapes = {"x": (1,), "y": ()}
 
 @checked
 class PairsData:
-    """The training pairs. Every seed draws its own."""
+    """The training pairs. Each seed draws its own pairs."""
 
     dataset: Annotated[str, one_of(*sorted(BRANCHES))] = "synthetic_a"
     """Name of the data set."""
@@ -36,10 +36,10 @@ class PairsData:
 
 @checked
 class PairsEvaluation:
-    """What is kept of an evaluation beside its metrics."""
+    """What is kept of an evaluation besides its metrics."""
 
     sheets: bool = False
-    """Keep the predicted density on a grid of x, of which the sweep's panels are drawn."""
+    """Keep the predicted density on a grid of x, from which the sweep's panels are drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +51,12 @@ class PairsTrial(TrialConfig):
 
     @property
     def batch_size(self) -> int:
-        """Examples of a step: all of them for a method that is fitted to them at once."""
+        """Examples per step; all examples for a method that is fitted to all data at once."""
         return self.training.batch_size if isinstance(self.training, GradientTraining) else self.data.examples
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch; 0 if a batch has more examples than there are."""
+        """Steps per epoch; 0 if a batch has more examples than the data set."""
         return self.data.examples // self.batch_size
 
 
@@ -76,7 +76,7 @@ def _draw(dataset: str, count: int, seed: int) -> Pairs:
 
 
 class TrainingStatistics:
-    """What methods may know of the training pairs beforehand; see `PairStatistics`."""
+    """Statistics of the training pairs that methods may use before training; see `PairStatistics`."""
 
     def __init__(self, config: PairsTrial) -> None:
         self._y_N = training_pairs(config).y_N
@@ -121,7 +121,7 @@ def as_input(values: Tensor, device: torch.device) -> Tensor:
 
 
 class SyntheticPairs(Task):
-    """Conditional densities of synthetic pairs. The data sets are drawn, so they need no files."""
+    """Conditional densities of synthetic pairs. The data sets are generated, so they need no files."""
 
     Trial = PairsTrial
     fusible = frozenset({"dataset"})
@@ -131,8 +131,8 @@ class SyntheticPairs(Task):
         if "predict" not in methods[config.method].capabilities:
             capable = [name for name, method in methods.items() if "predict" in method.capabilities]
             raise ValueError(
-                f"{config.method} predicts no conditional density, which trials on pairs are judged by; those that do "
-                f"are: {', '.join(capable)}"
+                f"trials on pairs need a method that predicts a conditional density, but got method={config.method}; "
+                f"there are: {', '.join(capable)}"
             )
         if not config.steps:
             raise ValueError(
@@ -147,7 +147,7 @@ class SyntheticPairs(Task):
         return stream_key(config)
 
     def keep_data(self, config: PairsTrial, data: Path) -> None:
-        """They are drawn where they are needed."""
+        """Does nothing: pairs are drawn on demand."""
 
     def load(
         self,

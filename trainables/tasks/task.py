@@ -1,4 +1,4 @@
-"""What a task promises: the sections of its trials, its data as batches, and its evaluators.
+"""The interface of tasks: the sections of their trials, their data as batches, and their evaluators.
 
 Shapes: K members of a cohort, B examples of a batch.
 """
@@ -23,14 +23,14 @@ Methods = Mapping[str, type[Method]]
 
 
 class Stream(ABC):
-    """The training data of members with equal data and seed, in the order of that seed."""
+    """The training data of members with equal data and seed, in the order that the seed determines."""
 
     key: tuple[object, ...]
-    """What all random numbers of these members derive from."""
+    """Key from which all random numbers of these members derive."""
     steps: int
-    """Steps of an epoch."""
+    """Steps per epoch."""
     batch_size: int
-    """Examples of a batch B, over all processes."""
+    """Examples per batch B, over all processes."""
 
     @abstractmethod
     def order(self, epoch: int) -> Tensor:
@@ -38,14 +38,15 @@ class Stream(ABC):
 
     @abstractmethod
     def batch(self, indices_B: Tensor, epoch: int, step: int) -> Batch:
-        """This process's part of the batch of these examples."""
+        """This process's part of the batch with these examples."""
 
     @abstractmethod
     def examples(self) -> Iterator[Batch]:
-        """All examples, a batch at a time, as `Method.observe` takes them; in every process all of them."""
+        """All examples, one batch at a time, as `Method.observe` takes them; every process yields all examples."""
 
     def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
-        """Start to load what the next steps of an epoch's `order` need, from `step` on. Does nothing by default."""
+        """Start loading the data of the next steps of an epoch's `order`, beginning at `step`. Does nothing by
+        default."""
         return
 
 
@@ -58,14 +59,14 @@ class LoadedTask(NamedTuple):
     shapes: Shapes
     """Shape of one example of each entry of a batch."""
     inputs: Mapping[str, Any] = MappingProxyType({})
-    """What `Task.model` needs to know of the data, as values that JSON can represent."""
+    """Properties of the data that `Task.model` needs, as values that JSON can represent."""
 
 
 class RandomBatch(NamedTuple):
     """A batch of random examples."""
 
     config: Any
-    """The trial with as few training examples, where their number is part of its configuration."""
+    """The trial, reduced to this many training examples if their number is part of the configuration."""
     shapes: Shapes
     """Shape of one example of each entry."""
     batch: Batch
@@ -73,49 +74,49 @@ class RandomBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class TrialSize:
-    """What the data say of a trial before it trains."""
+    """Sizes of a trial's data, known before it trains."""
 
     steps: int
-    """Steps an epoch; 0 where `known` is False."""
+    """Steps per epoch; 0 if `known` is False."""
     classes: int
     """Number of classes; 0 for data without classes."""
     known: bool = True
-    """Whether the number of examples is known. For a data set of image folders only the files tell."""
+    """Whether the number of examples is known. For image folders it is known only from the files."""
     held_out: int | None = None
-    """Number of held-out normal images of a trial on one class; None for other trials, or where it is not known."""
+    """Number of held-out normal images of a one-class trial; None for other trials, or if unknown."""
     note: str = ""
-    """One line for the user on what is odd about these data; empty if nothing is."""
+    """One line that warns the user about the data; empty if nothing is unusual."""
 
 
 class Task(ABC):
-    """What a method learns from, and how it is judged."""
+    """The data of methods, and their evaluation."""
 
     Trial: ClassVar[type[TrialConfig]]
-    """Dataclass of its trials, with a field for each of its config sections."""
+    """Dataclass of the task's trials, with a field for each config section."""
 
     fusible: ClassVar[frozenset[str]] = frozenset()
-    """Keys of its sections in which the members of one cohort may differ. They choose the data that a member reads, so
-    a population cannot adapt them."""
+    """Keys of the task's sections that may differ between members of one cohort. They choose a member's data, so a
+    population cannot adapt them."""
 
     class_keys: ClassVar[frozenset[str]] = frozenset()
-    """Keys of its sections whose values are indices of classes. On the command line they can be names of classes."""
+    """Keys of the task's sections whose values are class indices. On the command line they may be class names."""
 
     step_sections: ClassVar[tuple[str, ...]] = ()
-    """Names of its sections on which the code of a step depends, beside the method's own."""
+    """Names of the task's sections on which the code of a step depends, besides the method's own section."""
 
     @abstractmethod
     def check(self, config: Any, methods: Methods) -> None:
-        """Raise ValueError, with a one-line message, if sections do not suit each other or the method."""
+        """Raise ValueError, with a one-line message, if sections are incompatible with each other or the method."""
 
     def completed(self, values: Mapping[str, Value]) -> Mapping[str, Value]:
-        """The keys and values of a trial with those that files of the user fill in. Raises ValueError, with a one-line
-        message, for a file that cannot be read."""
+        """The keys and values of a trial, including those that are filled in from the user's files. Raises ValueError,
+        with a one-line message, for a file that cannot be read."""
         return values
 
     @abstractmethod
     def networks(self, config: Any, initial: bool = False) -> Any:
-        """What methods build their networks from (see `Method`). `initial`: with the weights that training starts from,
-        where the trial names a file of these."""
+        """The object from which methods build their networks (see `Method`). `initial`: load the initial weights from
+        the trial's file, if it names one."""
 
     @abstractmethod
     def stream_key(self, config: Any) -> tuple[object, ...]:
@@ -124,8 +125,8 @@ class Task(ABC):
 
     @abstractmethod
     def keep_data(self, config: Any, data: Path) -> None:
-        """Load a trial's data from the folder `data` and keep them: one process trains many cohorts on the same
-        data."""
+        """Load a trial's data from the folder `data` and cache them, because one process trains many cohorts on the
+        same data."""
 
     @abstractmethod
     def load(
@@ -137,36 +138,36 @@ class Task(ABC):
         peers: Peers,
         raise_if_stopped: Callable[[], None],
     ) -> LoadedTask:
-        """Load the data of one cohort from the folder `data`. `raise_if_stopped` is called between the batches of an
-        evaluation. Raises DataError or ValueError if the data cannot be loaded or do not suit the configs."""
+        """Load the data of one cohort from the folder `data`. `raise_if_stopped` is called between evaluation batches.
+        Raises DataError or ValueError if the data cannot be loaded or do not suit the configs."""
 
     def random_batch(self, config: Any, method: type[Method], examples: int) -> RandomBatch | None:
-        """A batch of random examples with the entries that the method reads, without any data; methods of the user are
-        tried on it. None, the default, if the task has none."""
+        """A batch of random examples with the entries that the method reads, on which the user's own methods are tried.
+        None, the default, if the task has no such batch."""
         return None
 
     def own_network(self, config: Any) -> str:
-        """Name of the user's own network that a trial's method is built with; empty, the default, if there is none."""
+        """Name of the user's own network in a trial; empty, the default, without one."""
         return ""
 
     def note(self, config: Any) -> str:
-        """One line for the user on what is not as usual in a trial; empty, the default, if nothing is."""
+        """One line that tells the user what is unusual about a trial; empty, the default, if nothing is."""
         return ""
 
     def check_own_network(self, config: Any, examples: int) -> None:
-        """Try the user's own network on so many random examples. Raises ValueError, with one line, if it cannot be
+        """Try the user's own network on this many random examples. Raises ValueError, with one line, if it cannot be
         used."""
         return
 
     @abstractmethod
     def preflight(self, configs: Sequence[Any], data: Path | None) -> list[TrialSize]:
-        """The size of each trial by its data in the folder `data`, or with None by what is declared without files.
-        Raises DataError or ValueError, with a one-line message, for the first trial that the data cannot serve."""
+        """The size of each trial from its data in the folder `data`, or from declarations if `data` is None. Raises
+        DataError or ValueError, with a one-line message, for the first trial that does not fit its data."""
 
     @abstractmethod
     def metric_names(self, config: Any, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:
-        """Names of all metrics but losses that the reports of a trial can hold, on data of `classes` classes; with
-        `last=False` of those before the last report."""
+        """Names of all metrics, except losses, in the reports of a trial on data with `classes` classes; `last=False`
+        leaves out metrics that only the last report contains."""
 
     def model(
         self,
@@ -175,16 +176,15 @@ class Task(ABC):
         inputs: Mapping[str, Any],
         arrays: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> nn.Module:
-        """A trained method for users, who have examples as they come and not as batches. `inputs` is that of
-        `LoadedTask`, with that of `KeptResults`, which has the `arrays`. By default the method itself."""
+        """A trained method for users, which takes raw examples instead of batches; by default the method itself.
+        `inputs` combines those of `LoadedTask` and `KeptResults`; `arrays` are those of `KeptResults`."""
         return method
 
     def evaluator(self, config: Any, model: nn.Module, data: Path, device: torch.device) -> tuple[Method, Evaluator]:
-        """The method of a trained `model`, which `model()` returned, and an evaluator of it alone on the data of
-        `config` in the folder `data`. Raises DataError or ValueError, with one line, if the data cannot be loaded or do
-        not suit the model."""
-        raise ValueError(f"{config.method} learns from pairs that are drawn, so there are no other data for it")
+        """The method of a trained `model` from `model()`, and an evaluator for it on the data of `config` in the folder
+        `data`. Raises DataError or ValueError, with one line, if the data cannot be loaded or do not suit the model."""
+        raise ValueError(f"{config.method} learns from generated pairs, so it cannot be evaluated on other data")
 
     @abstractmethod
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
-        """Values of keys with which trials of a method report, together, every metric that it can."""
+        """Values of keys with which trials of a method together report every metric that it supports."""

@@ -136,7 +136,11 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(
         ("knn", "--dataset", "digits", "--trial", "x"): "no trial with a model 'x'",
         ("knn", "--dataset", "my_data:Cells"): "the model's, 1 x 8 x 8, but have 4 x 12 x 12",
         ("knn", *arrays, str(unlabelled)): "knn needs labels, but the images of arrays have none",
-        ("tiny", *arrays, str(other)): "normal_class=0 is of the 10 classes that the model was trained on, .* has 6$",
+        (
+            "tiny",
+            *arrays,
+            str(other),
+        ): "normal_class=0 refers to the 10 classes on which the model was trained, .* has 6$",
     }.items():
         assert evaluate.main([*words, "--store", str(store)]) == 2, words
         error = capsys.readouterr().err.splitlines()[-1]

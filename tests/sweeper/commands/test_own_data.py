@@ -105,7 +105,7 @@ def test_images_without_labels_need_what_needs_none(tmp_path: Path, capsys: pyte
         np.save(f"{split}_images.npy", np.random.default_rng(count).random((count, 9, 10)).astype(np.float32))
     arrays = [*OWN, "--set", "dataset=arrays", "--data", ".", "--store", str(tmp_path), "--plan"]
     assert run.main([*arrays, "--set", "knn=5"]) == 2
-    law = "error: knn needs labels, but the images of arrays have none, and got knn=5\n"
+    law = "error: knn needs labels, but the images of arrays have none; got knn=5\n"
     assert capsys.readouterr().err == law
     assert run.main([*arrays, "--set", "validation=0.2"]) == 0
     out, err = capsys.readouterr()

@@ -79,7 +79,7 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
         (
             ["--normal-class", "goood", "--data", "{misspelt}", "--set", "validation=0"],
             "the normal class must have training images, but goood of folder (normal_class=2) has none (did you mean "
-            "'good'?); those that have some are: bad, good",
+            "'good'?); classes with training images are: bad, good",
         ),
         (
             ["--normal-class", "good", "--data", "{beside}"],
@@ -91,8 +91,8 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
             "batch_size must not exceed the 3 training images of folder with normal_class=1, but got batch_size=4; add "
             "images until the class has 7, or choose --set batch_size=3",
         ),
-        (["--normal-class", "2", "--data", "{numbers}"], "a class whose name is a number must have that number, so "),
-        (["--set", "normal_class=1", "--data", "{numbers}"], "a class whose name is a number must have that number, "),
+        (["--normal-class", "2", "--data", "{numbers}"], "a class whose name is a number must have that index, so "),
+        (["--set", "normal_class=1", "--data", "{numbers}"], "a class whose name is a number must have that index, "),
         (
             ["--normal-class", "good", "--data", "{good}", "--set", "validation=0", "--set", "contamination=0.2"],
             "contamination needs training images of classes other than good, but folder has none; got ",
@@ -151,7 +151,7 @@ def test_a_number_is_the_class_of_that_name(tmp_path: Path, capsys: pytest.Captu
 @for_each(
     ("classes", "words", "note"),
     [
-        (("a", "a"), [], "warning: all 12 training images of folder are equal, so they tell nothing apart"),
+        (("a", "a"), [], "warning: all 12 training images of folder are equal, so they carry no information"),
         (("a", "b"), [], ""),
         (("b", "c"), [], "warning: folder has test images of classes without training images (c), which no classifier"),
         (("b", "c"), ["--normal-class", "b"], ""),

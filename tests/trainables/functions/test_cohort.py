@@ -238,7 +238,7 @@ def test_a_state_of_other_objects_is_refused_with_a_way_out() -> None:
         trial.report(1, loss=1.0)
 
     (member,) = train(function).members
-    assert member.status == "failed" and "pickle.dumps makes bytes of it" in str(member.error)
+    assert member.status == "failed" and "pickle.dumps turns it into bytes" in str(member.error)
 
 
 # What fails, and why
@@ -313,10 +313,10 @@ def _many(trial: RunningTrial) -> None:
 
 
 @for_each(("report", "error"), [
-    (lambda trial: None, "a function must return a dict of numbers, yield such, or call trial.report, but it ended"),
+    (lambda trial: None, "a function must return a dict of numbers, yield dicts of numbers, or call trial.report, but"),
     (lambda trial: [1.0], "but it returned list"),
     (lambda trial: iter([1.0]), "a function must yield dicts of numbers, but it yielded 1.0"),
-    (lambda trial: {}, "a report must have at least one metric"),
+    (lambda trial: {}, "a report must contain at least one metric"),
     (lambda trial: {"loss": "low"}, "a metric must be a number, but loss is str 'low'"),
     (lambda trial: {"loss": [1.0, 2.0]}, "a metric must be a number, but loss is list"),
     (lambda trial: {"loss": np.ones(2)}, "a metric must be a number, but loss is ndarray"),

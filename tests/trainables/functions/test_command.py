@@ -126,7 +126,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_format_of_a_key_has_no_keys_of_its_own() -> None:
     assert keys_of("train {rate:.3f}") == ("rate",)
-    with pytest.raises(ValueError, match="a command must have a key in braces"):
+    with pytest.raises(ValueError, match="a command must contain a key in braces"):
         Command("train {rate:{width}}")
 
 

@@ -64,11 +64,11 @@ def test_a_dataclass_as_the_only_parameter_stands_for_its_fields() -> None:
 
 
 @for_each(("function", "law"), [
-    ("with_all", "must name each of its parameters, which are the keys of its trials, but got "),
-    ("with_several", "must name each of its parameters"),
-    ("with_position", "must name each of its parameters"),
-    ("without_type", "must give each parameter a type, as in `rate: float`, of bool, int, float or str, but got rate"),
-    ("with_workers", "must not have a parameter named as a key of every trial, but got workers"),
+    ("with_all", "must name all parameters, which are the keys of its trials, but got "),
+    ("with_several", "must name all parameters"),
+    ("with_position", "must name all parameters"),
+    ("without_type", "must give each parameter the type bool, int, float or str, as in `rate: float`, but got rate"),
+    ("with_workers", "must not have a parameter with the name of a key of every trial, but got workers"),
     ("asynchronous", "must be a plain function, but got an async one"),
 ])  # fmt: skip
 def test_a_function_that_cannot_be_a_method_is_refused_by_name(function: str, law: str) -> None:

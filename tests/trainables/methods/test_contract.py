@@ -163,7 +163,7 @@ def test_an_evaluation_that_a_method_is_not_capable_of_is_refused_by_name(
         resolve(values)
         return
     able = ", ".join(other for other in METHODS if capability in METHODS[other].capabilities)
-    with pytest.raises(ValueError, match=rf"^{name} has no .*: {able}(; with adhoc_epochs .*)?$"):
+    with pytest.raises(ValueError, match=rf"^{name} has no .*: {able}(; for others set adhoc_epochs .*)?$"):
         resolve(values)
 
 

@@ -284,5 +284,5 @@ def test_what_is_no_encoder_is_refused_in_one_line(made: object) -> None:
 
 def test_a_method_with_two_outputs_needs_one_whose_size_can_be_chosen() -> None:
     _own(Sized)
-    with pytest.raises(ValueError, match="vae needs an encoder whose size can be chosen, but my_nets:Tiny does not"):
+    with pytest.raises(ValueError, match="vae needs an encoder of configurable size, but my_nets:Tiny does not"):
         resolve({"method": "vae", "encoder": NAME})

@@ -138,7 +138,7 @@ def test_parts_can_stay_frozen_while_the_others_are_fine_tuned(weights: Path) ->
 
 
 def test_a_method_without_weights_beside_a_frozen_encoder_is_refused_when_it_is_planned(weights: Path) -> None:
-    with pytest.raises(ValueError, match=r"deep_svdd has none beside its encoder, so frozen must be false"):
+    with pytest.raises(ValueError, match=r"deep_svdd has none besides its encoder, so frozen must be false"):
         config_of(weights, method="deep_svdd", epochs=1, frozen=True)
     assert config_of(weights, method="simclr", epochs=1, frozen=True).method == "simclr"
     assert config_of(weights, frozen=True).method == "random", "which trains nothing"
@@ -213,7 +213,9 @@ def test_damaged_and_absent_files_are_refused_by_name(weights: Path) -> None:
     os.mkfifo(pipe)
     with pytest.raises(ValueError, match=r"^weights must be a file, but .*/pipe is a folder, named pipe, device or"):
         config_of(pipe)
-    with pytest.raises(ValueError, match=r"^encoder=torchvision:resnet18 needs weights=FILE, .* none is downloaded$"):
+    with pytest.raises(
+        ValueError, match=r"^encoder=torchvision:resnet18 needs weights=FILE, .* nothing is downloaded$"
+    ):
         config_of("")
     with pytest.raises(ValueError, match=r"so normalise must be false$"):
         config_of(weights, normalise=True)

@@ -38,8 +38,8 @@ def _trial(method: str = "gaussian_mlp", **changes: Value) -> PairsTrial:
 def test_a_method_that_does_not_predict_is_refused_by_name() -> None:
     methods = {"gaussian_mlp": Silent, "bayesian_regression": BayesianRegression}
     message = (
-        "gaussian_mlp predicts no conditional density, which trials on pairs are judged by; those that do are: "
-        "bayesian_regression"
+        "trials on pairs need a method that predicts a conditional density, but got method=gaussian_mlp; "
+        "there are: bayesian_regression"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         SyntheticPairs().check(_trial(), methods)

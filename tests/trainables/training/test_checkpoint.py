@@ -324,7 +324,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         ),
         (("standing", "ended"), lambda _: (1, 2, 3), "ended[0]: must be object | null, but is int"),
         (("state",), lambda _: None, "its state must be of 1 stacks"),
-        (("state", 0), lambda _: {}, "a stack must have parameters, buffers, velocity, rates"),
+        (("state", 0), lambda _: {}, "a stack must contain parameters, buffers, velocity, rates"),
         (("state", 0, "buffers"), lambda buffers: {**buffers, "more": torch.ones(3)}, "the names of its buffers"),
         (("state", 0, "rates", "lr"), lambda lr: lr[:1], "rates lr must be torch.float64 of shape [3]"),
         (("state", 0, "rates", "lr"), lambda lr: lr.float(), "rates lr must be torch.float64 of shape [3]"),

@@ -1,4 +1,4 @@
-"""Checks of what the sections of a trial on images must agree on: with each other, the method and the data set.
+"""Checks that the sections of a trial on images fit each other, the method and the data set.
 
 Every check raises ValueError with a one-line message.
 """
@@ -30,9 +30,9 @@ CAPABILITY_NOUNS: Mapping[Capability, str] = {
     "decode": "decoded images",
     "density": "density",
 }
-"""What a method with a capability has."""
-INSTEAD: Mapping[Capability, str] = {"decode": "; with adhoc_epochs of at least 1 a decoder is trained for others"}
-"""What to do where a method lacks a capability."""
+"""Capability -> what a method with it provides."""
+INSTEAD: Mapping[Capability, str] = {"decode": "; for others set adhoc_epochs to at least 1, which trains a decoder"}
+"""Advice if a method lacks a capability."""
 
 
 def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
@@ -59,12 +59,13 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
 
 
 def shapes_of(method: type[ImageMethod], image_shape: tuple[int, ...], classes: int) -> Shapes:
-    """What a method of images is built for (see `Shapes`)."""
+    """The shapes for which an image method is built (see `Shapes`)."""
     return {"views": image_shape, **({"logits": (classes,)} if method.needs_labels() else {})}
 
 
 def _check_every_label(config: ImageTrial, declared: Declaration) -> None:
-    """Raise ValueError for a method that needs labels if a training image has none, or if all are of one class."""
+    """Raise ValueError for a method that needs labels if a training image has no label, or if all images are of one
+    class."""
     law, data = f"{config.method} needs the label of every training image", config.data
     if data.normal_class is not None:
         raise ValueError(f"{law} and several classes, so normal_class must be none, but got {data.normal_class}")
@@ -73,13 +74,13 @@ def _check_every_label(config: ImageTrial, declared: Declaration) -> None:
         raise ValueError(f"{law}, but the images of {data.dataset} have none")
     own = int((listing.outline.train_labels == UNLABELLED).sum()) if listing and listing.outline else 0
     unlabelled = declared.unlabelled or own
-    if unlabelled and not data.held_out:  # with classes held out, images without a label are left out
+    if unlabelled and not data.held_out:  # held-out classes leave out images without a label
         raise ValueError(f"{law}, but {unlabelled} images of {data.dataset} have none")
 
 
 def _check_folder(config: ImageTrial) -> None:
-    """Raise ValueError for keys of the user's own images in a trial on a published data set, and for images that
-    cannot be had."""
+    """Raise ValueError for keys of the user's own images in a trial on a published data set, and for illegal image
+    shapes."""
     name, folder = config.data.dataset, config.folder
     if name == FOLDER:
         choices("image_channels", str(folder.image_channels), (1, 3))
@@ -97,14 +98,14 @@ def _check_folder(config: ImageTrial) -> None:
 
 
 def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
-    """Raise ValueError if the encoder does not suit the method, or the decoder the images."""
+    """Raise ValueError if the encoder does not suit the method or the decoder does not suit the images."""
     encoder = config.encoder.encoder
     own = is_own(encoder)
     sized_alone = not takes_features(encoder) if own else encoder in PUBLISHED_SIZES
     if method.outputs > 1 and sized_alone:
         sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
         raise ValueError(
-            f"{config.method} needs an encoder whose size can be chosen, but {encoder} "
+            f"{config.method} needs an encoder of configurable size, but {encoder} "
             f"{'does not take `features`' if own else 'has its published size'}; there are: {sized}"
         )
     _check_pretrained(config)
@@ -116,7 +117,8 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
 
 
 def _check_pretrained(config: ImageTrial) -> None:
-    """Raise ValueError unless an encoder of torchvision has weights and pixels in [0, 1], and no other has weights."""
+    """Raise ValueError unless torchvision encoders have weights and pixels in [0, 1], and other encoders have no
+    weights."""
     encoder, pretrained, pixels = config.encoder.encoder, config.pretrained, config.pixel_views
     if encoder not in TORCHVISION:
         if pretrained != Pretrained():
@@ -126,34 +128,34 @@ def _check_pretrained(config: ImageTrial) -> None:
             raise ValueError(f"{key} needs an encoder torchvision:NAME, but got {key}={value} with encoder={encoder}")
         return
     if not pretrained.weights:
-        raise ValueError(f"encoder={encoder} needs weights=FILE, a state dict that you have: none is downloaded")
+        raise ValueError(f"encoder={encoder} needs weights=FILE, a state dict of your own; nothing is downloaded")
     check_side(encoder, pretrained.pretrained_size)
     if pixels.normalise or pixels.contrast_normalise:
         raise ValueError(f"encoder={encoder} normalises pixels in [0, 1] itself, so normalise must be false")
 
 
 def _check_frozen(config: ImageTrial, method: type[ImageMethod], shape: tuple[int, int, int]) -> None:
-    """Raise ValueError if the method would train nothing, because its encoder is frozen."""
+    """Raise ValueError if the method has nothing to train because its encoder is frozen."""
     if not config.pretrained.frozen or not method.trains() or method.fitted():
         return
-    hashable: Any = method  # which a class is, but mypy does not see it
+    hashable: Any = method  # a class is one, but mypy does not see it
     if not _has_weights(hashable, config.options, config.networks, shape):
         raise ValueError(
-            f"a method must have weights to train, but {config.method} has none beside its encoder, so frozen must be "
-            "false; method=random epochs=0 judges the features as they are"
+            f"a method must have weights to train, but {config.method} has none besides its encoder, so frozen must be "
+            "false; method=random epochs=0 evaluates the pretrained features"
         )
 
 
 @lru_cache(maxsize=64)
 def _has_weights(method: type[ImageMethod], options: Any, networks: Networks, shape: tuple[int, int, int]) -> bool:
-    """Whether a method has weights to train. It is built without memory."""
+    """Whether a method has weights to train. Builds it on the meta device, without memory."""
     with torch.device("meta"):
         built = method(options, networks, shapes_of(method, shape, classes=1))
     return any(True for _ in built.parameters())
 
 
 def _check_one_class(config: ImageTrial) -> None:
-    """Raise ValueError if a trial on one class asks for more than its anomaly scores."""
+    """Raise ValueError if a one-class trial requests other evaluations than anomaly scores."""
     evaluation, content, generation = config.evaluation, config.content, config.generation
     embeddings = config.embeddings
     for name, value in (
@@ -177,7 +179,7 @@ def _check_one_class(config: ImageTrial) -> None:
 
 
 def _check_views(config: ImageTrial, declared: Declaration) -> None:
-    """Raise ValueError for views that cannot be made of image files."""
+    """Raise ValueError for views that cannot be made from image files."""
     if config.pixel_views.jitter_first and declared.files:
         raise ValueError(
             "image files are cropped while they are decoded, so jitter_first must be false for "
@@ -186,13 +188,13 @@ def _check_views(config: ImageTrial, declared: Declaration) -> None:
 
 
 def _check_capabilities(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
-    """Raise ValueError if the trial asks for an evaluator that needs what the method cannot do."""
+    """Raise ValueError if the trial requests an evaluator that needs a capability that the method lacks."""
     for evaluator in EVALUATORS:
         for capability, key in evaluator.needs(config).items():
             if capability not in method.capabilities:
                 capable = [name for name, other in methods.items() if capability in other.capabilities]
                 raise ValueError(
-                    f"{config.method} has no {CAPABILITY_NOUNS[capability]} for {key}; those that have them are: "
+                    f"{config.method} has no {CAPABILITY_NOUNS[capability]} for {key}; methods with them are: "
                     f"{', '.join(capable)}{INSTEAD.get(capability, '')}"
                 )
 
@@ -200,17 +202,17 @@ def _check_capabilities(config: ImageTrial, method: type[ImageMethod], methods: 
 def _check_outliers(config: ImageTrial) -> None:
     """Raise ValueError for outliers that do not exist."""
     if "held_out" in config.evaluation.outlier_sets and not config.data.held_out:
-        raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
+        raise ValueError("outliers=held_out needs held-out classes, but got held_out=''")
 
 
 def _check_batches(config: ImageTrial, method: type[ImageMethod]) -> None:
-    """Raise ValueError if a batch of so many views has no image, or cannot be split."""
+    """Raise ValueError if a batch of this many views has fewer than 2 images, or cannot be split."""
     if config.batches.batch_unit == "images" or method.fitted():
         return
     size, views = config.gradient.batch_size, method.encoded_count(config.options)
     if size < 2 * views:
         raise ValueError(
-            f"a batch must have the views of at least 2 images, so batch_size must be at least {2 * views} for "
+            f"a batch must contain the views of at least 2 images, so batch_size must be at least {2 * views} for "
             f"{config.method} with batch_unit=views, but got batch_size={size}"
         )
     if config.gradient.workers > 1:
@@ -218,19 +220,17 @@ def _check_batches(config: ImageTrial, method: type[ImageMethod]) -> None:
 
 
 def _check_comparison(config: ImageTrial) -> None:
-    """Raise ValueError if nothing is evaluated of the projection that is to be compared."""
+    """Raise ValueError if `compare_projection` has nothing to evaluate."""
     embeddings = config.embeddings
     evaluated = embeddings.geometry != "none" or embeddings.few_labels or config.evaluation.probe_epochs
     if embeddings.compare_projection and not evaluated:
-        raise ValueError(
-            "compare_projection needs geometry, few_labels or probe_epochs, but the trial has none of them"
-        )
+        raise ValueError("compare_projection needs geometry, few_labels or probe_epochs, but none of them is set")
 
 
 def _check_content(config: ImageTrial, declared: Declaration) -> None:
     """Raise ValueError for an attribute that the data set lacks."""
     if is_own_data(config.data.dataset) and not listed(config.folder.image_digest):
-        return  # what attributes there are is not known here
+        return  # the attributes are not known here
     for name in config.content.style_names:
         if not declared.attributes:
             raise ValueError(f"{config.data.dataset} has no attributes for styles, but got styles={name}")
@@ -238,7 +238,7 @@ def _check_content(config: ImageTrial, declared: Declaration) -> None:
 
 
 def _check_labels(config: ImageTrial, declared: Declaration) -> None:
-    """Raise ValueError if what the trial asks for needs labels, and its images have none."""
+    """Raise ValueError if the trial requests something that needs labels, but its images have none."""
     if declared.classes or not listed(config.folder.image_digest):
         return
     evaluation, content, embeddings = config.evaluation, config.content, config.embeddings
@@ -256,12 +256,12 @@ def _check_labels(config: ImageTrial, declared: Declaration) -> None:
     ):
         if value is not None:
             raise ValueError(
-                f"{key} needs labels, but the images of {config.data.dataset} have none, and got {key}={value}"
+                f"{key} needs labels, but the images of {config.data.dataset} have none; got {key}={value}"
             )
 
 
 def _check_channels(config: ImageTrial, channels: int) -> None:
-    """Raise ValueError if images of so many channels are to be changed or shown as colours, and are none."""
+    """Raise ValueError if images are changed or shown as colours but have neither 1 nor 3 channels."""
     if channels in (1, 3):
         return
     views, generation = config.views, config.generation
@@ -276,24 +276,24 @@ def _check_channels(config: ImageTrial, channels: int) -> None:
     ):
         if value:
             raise ValueError(
-                f"{key} needs images of 1 or 3 channels, but those of {config.data.dataset} have {channels}, and got "
+                f"{key} needs images of 1 or 3 channels, but those of {config.data.dataset} have {channels}; got "
                 f"{key}={value}"
             )
 
 
 def _check_generation(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
-    """Raise ValueError if images are to be decoded that cannot be."""
+    """Raise ValueError if the trial decodes images that cannot be decoded."""
     generation = config.generation
     if generation.sheets and config.data.normal_class is None and not generation.decodes:
         raise ValueError("sheets needs reconstructions, samples_per_class of at least 1, or a normal_class")
     if generation.decodes and "decode" not in method.capabilities:
         check_decoder(config.layers.decoder, declared.shape)
     if generation.samples_per_class and config.data.held_out:
-        raise ValueError("samples_per_class needs training images of each class, but some are held out")
+        raise ValueError("samples_per_class needs training images of each class, but some classes are held out")
 
 
 def _check_density(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
-    """Raise ValueError if samples of a density cannot be drawn, decoded or told from others."""
+    """Raise ValueError if samples of a density cannot be drawn or decoded, or conflict with other samples."""
     asked, generation = config.latent_density, config.generation
     if not asked.evaluated:
         return
@@ -301,15 +301,15 @@ def _check_density(config: ImageTrial, method: type[ImageMethod], declared: Decl
         check_decoder(config.layers.decoder, declared.shape)
         if not generation.adhoc_epochs:
             raise ValueError(
-                f"density={asked.density} needs adhoc_epochs of at least 1: a decoder of unit vectors is trained for it"
+                f"density={asked.density} needs adhoc_epochs of at least 1 to train a decoder of unit vectors"
             )
     if generation.samples_per_class:
         raise ValueError(
-            "samples are either of density or of each class, so samples_per_class must be 0, but got "
+            "samples come either from density or from each class, so samples_per_class must be 0, but got "
             f"samples_per_class={generation.samples_per_class} with density={asked.density}"
         )
     if asked.density in OWN and method.projects(config.options):
         raise ValueError(
-            f"the density of {config.method} is of projections unless projector_width=0, but got "
+            f"the density of {config.method} must be over representations, so projector_width must be 0, but got "
             f"projector_width={config.options.projector_width} with density={asked.density}"
         )

@@ -1,4 +1,4 @@
-"""A trained method for users: it takes images as they come, and prepares them as in training.
+"""A trained method for users: it takes raw images and prepares them as in training.
 
 Shapes: B images of C channels, H by W pixels; D dimensions, L classes.
 """
@@ -35,7 +35,7 @@ BUFFER = "_vectors_"
 
 
 def inputs_of(dataset: Dataset) -> dict[str, Any]:
-    """What an `ImageModel` needs to know of the data set that it was trained on."""
+    """The properties of the training data set that an `ImageModel` needs."""
     return {
         "dataset": dataset.name,
         "classes": list(dataset.classes),
@@ -48,7 +48,7 @@ def inputs_of(dataset: Dataset) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What `inputs_of` and `scores.kept_results` return, as a model's file has it."""
+    """The results of `inputs_of` and `scores.kept_results`, as stored in a model's file."""
 
     classes: tuple[str, ...]
     levels: PositiveCount
@@ -62,18 +62,19 @@ class _Inputs:
 
 
 class ImageModel(nn.Module):
-    """A trained method that takes images as its data set has them, and is in evaluation mode.
+    """A trained method in evaluation mode that takes images in the form of its data set.
 
-    Images are a batch, a tensor or a NumPy array: uint8 from 0 to the data set's white (`levels`: 255, or 16 for the
+    Images are a batch as a tensor or NumPy array: uint8 from 0 to the data set's white (`levels`: 255, or 16 for
     `digits`), or floats in [0, 1]. Their shape is `[B, C, H, W]` or `[B, H, W, C]`, and may be `[B, H, W]` for one
-    channel. H and W are those of the data set. The model binarises and normalises them as in training.
+    channel. H and W are those of the data set. The model binarises and normalises the images as in training.
 
-    `embed`, `score`, `reconstruct` and `classify` compute no gradients, and take any number of images: `BATCH` at a
-    time, as in a sweep. Calling the model gives the representation z of a batch with gradients, for fine-tuning.
+    `embed`, `score`, `reconstruct` and `classify` compute no gradients and take any number of images, which they
+    process `BATCH` at a time, as in a sweep. Calling the model returns the representation z of a batch with gradients,
+    for fine-tuning.
     """
 
     alarm_rate: float | None
-    """The false-alarm rate of `threshold`: `load_model(..., alarm_rate=0.01)` or that of an exported file."""
+    """The false-alarm rate of `threshold`, from `load_model(..., alarm_rate=0.01)` or an exported file."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class ImageModel(nn.Module):
         inputs: Mapping[str, Any],
         arrays: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        """`inputs`: what `inputs_of` returned of the data set, and with the `arrays` what was kept of the trial's
-        anomaly scores."""
+        """`inputs`: the result of `inputs_of` for the data set and, together with `arrays`, what was kept of the
+        trial's anomaly scores."""
         super().__init__()
         self.config, self.method = config, method
         self.image_shape = method.image_shape
@@ -96,27 +97,27 @@ class ImageModel(nn.Module):
         self.levels: int = known.levels
         """The pixel value of white in uint8 images."""
         self.mean: tuple[float, ...] = known.mean
-        """Mean of each channel over the training images, for pixels in [0, 1]; their least value where contrast is
+        """Mean of each channel over the training images, for pixels in [0, 1]; their smallest value if contrast is
         normalised."""
         self.std: tuple[float, ...] = known.std
         """Standard deviation of each channel, likewise, or their range."""
         self.made: str | None = known.made or MADE.get(config.data.dataset)
         """How image files became the arrays that it was trained on; None for images that were no files."""
         self.scores: tuple[str, ...] = known.scores or method.scores
-        """Names of the anomaly scores that the model has; the first is the default."""
+        """Names of the model's anomaly scores; the first is the default."""
         self.chosen_by: str | None = known.score_chosen_by
-        """The metric by which `chosen_score` was chosen; None if it is the default, because there was nothing to choose
-        or nothing to choose by."""
+        """The metric by which `chosen_score` was chosen; None for the default score, if there was no choice or no
+        metric for it."""
         self._chosen = known.score
         self.held_out: dict[str, Tensor] = {
             name.removeprefix(HELD_OUT): array_N for name, array_N in arrays.items() if name.startswith(HELD_OUT)
         }
-        """Scores `[N]` of held-out normal images, by name; empty if none were held out."""
+        """Scores `[N]` of held-out normal images, by name; empty without held-out images."""
         for name, array_N in self.held_out.items():
             if array_N.ndim != 1 or array_N.isnan().any():
                 raise ValueError(f"the held-out scores {name} must be numbers [N]")
         self._vectors: dict[str, str] = {}
-        """Name of a fitted score -> name of the training vectors `[N, D]` that it is fitted to."""
+        """Name of a fitted score -> name of the training vectors `[N, D]` to which it is fitted."""
         for name, vectors_ND in arrays.items():
             if name.startswith(VECTORS):
                 self._add_vectors(name.removeprefix(VECTORS), vectors_ND)
@@ -158,7 +159,7 @@ class ImageModel(nn.Module):
 
     @torch.no_grad()
     def embed(self, images: Any) -> dict[str, Tensor]:
-        """Vectors `[B, D]` of the images by name: the representation z, and whatever else the method has."""
+        """Vectors `[B, D]` of the images by name: the representation z, and any other vectors of the method."""
 
         def embed(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
             return self.method.embed(prepare(pixels_BCHW, *self._scaling))
@@ -167,21 +168,21 @@ class ImageModel(nn.Module):
 
     @property
     def chosen_score(self) -> str:
-        """Name of the anomaly score that `score` and `threshold` use unless another is named: the one that was best on
-        validation images, or the default (see `chosen_by`)."""
+        """Name of the anomaly score that `score` and `threshold` use by default: the best score on validation images,
+        or else the first score (see `chosen_by`)."""
         return self._named(None)
 
     @torch.no_grad()
     def score(self, images: Any, name: str | None = None) -> Tensor:
-        """Anomaly scores `[B]`, higher for more anomalous images: `chosen_score`, or the one of `scores` with this
-        name. Raises ValueError if there is none."""
+        """Anomaly scores `[B]`, higher for more anomalous images: `chosen_score`, or the score in `scores` with this
+        name. Raises ValueError if there is no such score."""
         name = self._named(name)
         return self.score_all(images, [name])[name]
 
     @torch.no_grad()
     def score_all(self, images: Any, names: Sequence[str] | None = None) -> dict[str, Tensor]:
-        """Anomaly scores `[B]` by name: those of `scores`, or of these `names`. Images are encoded once for all scores
-        that are fitted to their representations, and once for all of the method's own."""
+        """Anomaly scores `[B]` by name, for all `scores` or only these `names`. Images are encoded once for all fitted
+        scores, and once for all of the method's own scores."""
         names = [self._named(name) for name in (self.scores if names is None else names)]
         of_vectors = {name: vector for name in names if (vector := self._vectors.get(name))}
         vectors, own = {*of_vectors.values()}, len(of_vectors) < len(names)
@@ -206,14 +207,14 @@ class ImageModel(nn.Module):
         return {name: found[name] for name in names}
 
     def _add_vectors(self, vector: str, vectors_ND: Tensor) -> None:
-        """Take the training vectors of this name, and the names of the scores that are fitted to them."""
+        """Register the training vectors with this name, and the scores that are fitted to them."""
         if vectors_ND.ndim != 2 or not len(vectors_ND):
             raise ValueError(f"the training vectors {vector} must be [N, D], but are {[*vectors_ND.shape]}")
         self.register_buffer(f"{BUFFER}{vector}", vectors_ND, persistent=False)
         self._vectors |= {f"{score}_{vector}": vector for score in self.config.evaluation.fitted_scores}
 
     def _fitted_score(self, name: str, vector: str, x_BD: Tensor) -> Tensor:
-        """A score `[B]` of vectors of this name, which is fitted to the training vectors when it is first asked for."""
+        """A score `[B]` of vectors with this name. It is fitted to the training vectors on first use."""
         train_ND: Tensor = getattr(self, f"{BUFFER}{vector}")
         key, score = (name, train_ND.device), name.removesuffix(f"_{vector}")
         if key not in self._fitted:
@@ -223,15 +224,15 @@ class ImageModel(nn.Module):
 
     @property
     def threshold(self) -> float:
-        """Images with a higher `score` are flagged: of new normal images at most the share `alarm_rate`, on average.
-        Raises ValueError without a rate."""
+        """Images with a higher `score` are flagged. On average this flags at most the share `alarm_rate` of new normal
+        images. Raises ValueError without a rate."""
         if self.alarm_rate is None:
             raise ValueError("a threshold needs a false-alarm rate: load_model(..., alarm_rate=0.01)")
         return self.threshold_at(self.alarm_rate)
 
     def threshold_at(self, rate: float, name: str | None = None) -> float:
         """The threshold of `chosen_score`, or of the score with this name, at a false-alarm rate (see
-        `roc.alarm_threshold`). Raises ValueError for a rate that the held-out images are too few for."""
+        `roc.alarm_threshold`). Raises ValueError for a rate that needs more held-out images."""
         held_out_N = self.held_out.get(self._named(name), torch.empty(0))
         return alarm_threshold(held_out_N.double().numpy(), rate)
 
@@ -298,12 +299,12 @@ class ImageModel(nn.Module):
 
     def prepare(self, images: Any) -> Tensor:
         """The images `[B, C, H, W]` as the encoder takes them, on the model's device. Raises ValueError for images of
-        another shape, type or range."""
+        the wrong shape, type or range."""
         return prepare(self._scaled(images), *self._scaling)
 
     @property
     def _scaling(self) -> tuple[PixelViews, tuple[float, ...], tuple[float, ...]]:
-        """How pixels in [0, 1] become the input of networks."""
+        """The arguments that turn pixels in [0, 1] into the input of networks."""
         return self.config.pixel_views, self.mean, self.std
 
     def _scaled(self, images: Any) -> Tensor:
@@ -342,10 +343,11 @@ class ImageModel(nn.Module):
     def _in_batches(
         self, capability: Capability, images: Any, compute: Callable[[Tensor, int], Mapping[str, Tensor]]
     ) -> dict[str, Tensor]:
-        """What `compute` returns of all images, given `BATCH` of them in [0, 1] and the index of the first."""
+        """The results of `compute` for all images. It is called with `BATCH` images in [0, 1] and the index of the
+        first."""
         if capability not in self.method.capabilities:
             have = ", ".join(sorted(self.method.capabilities))
-            raise ValueError(f"{self.config.method} must be able to {capability} for that, but can only {have}")
+            raise ValueError(f"{self.config.method} must be able to {capability} for this call, but can only {have}")
         images = torch.as_tensor(images)
         starts = range(0, max(1, len(images)), BATCH)
         with self._precision():

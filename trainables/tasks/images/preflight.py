@@ -1,6 +1,6 @@
-"""The data of trials on images: loaded by name or from the user's own folder, and checked before anything trains.
+"""Load the data of trials on images, by name or from the user's own folder, and check them before anything trains.
 
-Trials are checked against the declaration of their data set first, then against the data, which must exist, be readable
+Trials are first checked against the declaration of their data set, then against the data, which must exist, be readable
 and be large enough.
 """
 
@@ -34,7 +34,7 @@ MOST_NAMED = 10
 LEAST_MISSPELT = 4
 """Fewest letters of the longer of two names that may be one with a wrong letter: `ok` and `nok` are not."""
 BLOCK = 1024
-"""Training images whose contrast is measured at a time."""
+"""Number of training images whose contrast is measured at a time."""
 
 
 def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
@@ -64,8 +64,8 @@ def _check_on(
     datasets: Mapping[tuple[str, Folder], Dataset | None],
     check_outliers: Callable[[str, Dataset, Split], object],
 ) -> list[TrialSize]:
-    """The size of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
-    made once for all trials that share them."""
+    """The size of each trial on its data set. A data set is None if its number of images is unknown. Splits and
+    outliers are made once for all trials that share them."""
     counts: dict[object, tuple[int, int, int, int | None, str]] = {}
     sizes = []
     for config in configs:
@@ -76,7 +76,7 @@ def _check_on(
         key = (config.data, config.folder, outlier_sets)
         if key not in counts:
             _check_numbers(config.data, dataset)
-            splits = make_splits(dataset, config.data)  # of any seed, which changes no number of images
+            splits = make_splits(dataset, config.data)  # any seed: it does not change the number of images
             _check_outlier_classes(splits, dataset, config.data)
             split = splits.test
             for name in outlier_sets:
@@ -90,22 +90,23 @@ def _check_on(
 
 
 def _check_numbers(data: Data, dataset: Dataset) -> None:
-    """Raise ValueError for a trial that names classes by their numbers, where these are names of other classes."""
+    """Raise ValueError for a trial that gives classes by number if these numbers are names of other classes."""
     if data.normal_class is None and not data.held_out:
         return
     for index, name in enumerate(dataset.classes):
         if name.isdecimal() and int(name) != index:
             raise ValueError(
-                f"a class whose name is a number must have that number, so that normal_class and held_out have one "
-                f"meaning, but class {index} of {dataset.name} is named {name}; name the classes from 0 on, or by words"
+                "a class whose name is a number must have that index, so that normal_class and held_out are "
+                f"unambiguous, but class {index} of {dataset.name} is named {name}; name the classes from 0 on, or by "
+                "words"
             )
 
 
 def _note(split: Split) -> str:
-    """One line on what is odd about the images of a trial; empty if nothing is."""
+    """One line that warns about unusual images of a trial; empty if nothing is unusual."""
     for noun, images in (("training", split.train_images), ("test", split.test_images)):
         if _all_equal(images):
-            return f"warning: all {len(images)} {noun} images of {split.name} are equal, so they tell nothing apart"
+            return f"warning: all {len(images)} {noun} images of {split.name} are equal, so they carry no information"
     untrained = {*split.test_labels.tolist()} - {*split.train_labels.tolist()}
     if split.outlier is not None or not split.classes or not untrained:
         return ""
@@ -113,12 +114,13 @@ def _note(split: Split) -> str:
     more = f" and {len(untrained) - MOST_NAMED} more" if len(untrained) > MOST_NAMED else ""
     return (
         f"warning: {split.name} has test images of classes without training images ({named}{more}), which no "
-        "classifier can get right"
+        "classifier can recognise"
     )
 
 
 def _all_equal(images: Images) -> bool:
-    """Whether several images are all equal; of images that are decoded on demand, the first `BLOCK`."""
+    """Whether several images are all equal; for images that are decoded on demand, only the first `BLOCK` are
+    compared."""
     if len(images) < 2 or not images.shape[-1]:
         return False
     count = len(images) if isinstance(images, Tensor) else min(BLOCK, len(images))
@@ -126,13 +128,13 @@ def _all_equal(images: Images) -> bool:
 
 
 def _labelled(split: Split) -> tuple[int, int]:
-    """Number of labelled training images, and of those of the class that has the fewest."""
+    """Number of labelled training images, in total and in the smallest class."""
     by_class = split.labelled_labels.unique(return_counts=True)[1]
     return len(split.labelled_labels), min(by_class.tolist(), default=0)
 
 
 def _check_labelled(config: ImageTrial, dataset: Dataset, labelled: int, fewest: int) -> None:
-    """Raise ValueError if metrics need more labelled training images than there are."""
+    """Raise ValueError if metrics need more labelled training images than the data set has."""
     if config.embeddings.few_labels > fewest:
         raise ValueError(
             f"few_labels must not exceed the {fewest} labelled training images of a class of {dataset.name}, but "
@@ -147,8 +149,8 @@ def _check_labelled(config: ImageTrial, dataset: Dataset, labelled: int, fewest:
 
 
 def check_classes(config: ImageTrial, method: type[ImageMethod], classes: int, dataset: Dataset) -> None:
-    """Raise ValueError if a trial names one of the `classes` of a model that are none of this data set, or its method
-    tells them apart."""
+    """Raise ValueError if a trial refers to classes, by a key or because its method classifies, and the data set's
+    number of classes differs from the model's `classes`."""
     for key, value in (
         ("normal_class", config.data.normal_class),
         ("held_out", config.data.held_out or None),
@@ -156,7 +158,7 @@ def check_classes(config: ImageTrial, method: type[ImageMethod], classes: int, d
     ):
         if value is not None and len(dataset.classes) != classes:
             raise ValueError(
-                f"{key}={value} is of the {classes} classes that the model was trained on, but {dataset.name} has "
+                f"{key}={value} refers to the {classes} classes on which the model was trained, but {dataset.name} has "
                 f"{len(dataset.classes)}"
             )
 
@@ -176,13 +178,13 @@ def _held_out(splits: TrialSplits) -> int | None:
 
 
 def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) -> None:
-    """Raise ValueError if a trial on one class lacks images of it to train on, or images to be evaluated on."""
+    """Raise ValueError if a one-class trial lacks training images of its class or test images."""
     if data.normal_class is not None and not len(splits.test.train_images):
         trained = [dataset.classes[label] for label in dataset.train_labels.unique().tolist()]
         raise ValueError(
             f"the normal class must have training images, but {dataset.classes[data.normal_class]} of {dataset.name} "
-            f"(normal_class={data.normal_class}) has none{nearest(dataset.classes[data.normal_class], trained)}; those "
-            f"that have some are: {', '.join(trained)}"
+            f"(normal_class={data.normal_class}) has none{nearest(dataset.classes[data.normal_class], trained)}; "
+            f"classes with training images are: {', '.join(trained)}"
         )
     outlier = splits.test.outlier
     if outlier is not None and (outlier.all() or not outlier.any()):
@@ -227,14 +229,14 @@ def is_misspelt(name: str, normal: str) -> bool:
 
 
 def dataset_of(config: ImageTrial, data: Path) -> Dataset:
-    """Load a data set and keep it: one process trains many cohorts on the same data set. Where the trial normalises the
-    contrast of images, the least value and the range of these are in place of the mean and the standard deviation."""
+    """Load a data set and cache it, because one process trains many cohorts on the same data set. If the trial
+    normalises contrast, the smallest value and the range replace the mean and the standard deviation."""
     dataset = load_kept(config, data)
     return _in_contrast(dataset) if config.pixel_views.contrast_normalise else dataset
 
 
 def load_kept(config: ImageTrial, data: Path) -> Dataset:
-    """Load a data set and keep it, with the mean and the standard deviation of its pixels in any case."""
+    """Load a data set and cache it, always with the mean and standard deviation of its pixels."""
     return _kept(config.data.dataset, config.folder, data)
 
 
@@ -248,7 +250,7 @@ def _in_contrast(dataset: Dataset) -> Dataset:
 
 
 def load_dataset(name: str, folder: Folder, data: Path) -> Dataset:
-    """Load the data set with this name; `folder` is about the user's own images."""
+    """Load the data set with this name; `folder` describes the user's own images."""
     if name == FOLDER:
         return load_folder(data, folder.image_digest, folder.image_size, folder.image_channels)
     if is_own_data(name):
@@ -260,7 +262,7 @@ _kept = lru_cache(maxsize=1)(load_dataset)
 
 
 def placeholder_for(config: ImageTrial) -> Dataset | None:
-    """The data set with empty images; None if the number of its images is not known without its files."""
+    """The data set with empty images; None if its number of images is known only from its files."""
     if config.data.dataset in DATASETS:
         return placeholder(config.data.dataset, config.declaration)
     listing = listed(config.folder.image_digest)

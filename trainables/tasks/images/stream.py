@@ -33,8 +33,8 @@ PREFETCH_STEPS = 2
 
 
 def make_splits(dataset: Dataset, data: Data, seed: int = 0) -> TrialSplits:
-    """Split the data set as `data` and the trial's seed say. Raises ValueError if it has no such class, or too few
-    images of a class to hold any out or to train on."""
+    """Split the data set according to `data` and the trial's seed. Raises ValueError if the class does not exist, or
+    has too few images to hold out or to train on."""
     if not data.validation:
         return TrialSplits(select_classes(dataset, data, seed), None)
     test, validation = (select_classes(part, data, seed) for part in hold_out_validation(dataset, data.validation))
@@ -42,15 +42,15 @@ def make_splits(dataset: Dataset, data: Data, seed: int = 0) -> TrialSplits:
 
 
 def select_classes(dataset: Dataset, data: Data, seed: int = 0) -> Split:
-    """Select the classes that are trained on and tested; `data.validation` is ignored. Raises ValueError if the data
-    set has no such class, or too few images of it."""
+    """Select the classes for training and testing; `data.validation` is ignored. Raises ValueError if the class does
+    not exist or has too few images."""
     if data.normal_class is not None:
         return one_class_split(dataset, data.normal_class, data.normal_images, data.contamination, seed)
     return held_out_split(dataset, data.held_out_classes) if data.held_out else all_classes_split(dataset)
 
 
 def steps_per_epoch(config: ImageTrial, images: int) -> int:
-    """Number of steps of an epoch over `images` training images. Raises ValueError if there is none."""
+    """Number of steps of an epoch over `images` training images. Raises ValueError if it is 0."""
     size = config.training.batch_size if isinstance(config.training, GradientTraining) else images
     if size > images:
         needed = math.ceil(size / (1 - config.data.validation))
@@ -64,7 +64,7 @@ def steps_per_epoch(config: ImageTrial, images: int) -> int:
 
 
 def images_per_step(config: ImageTrial, method: type[ImageMethod], images: int) -> int:
-    """Number of images of a batch: all `images` for a method that is fitted to them at once."""
+    """Number of images per batch; all `images` for a method that is fitted to all data at once."""
     if not isinstance(config.training, GradientTraining):
         return images
     views = method.encoded_count(config.options) if config.batches.batch_unit == "views" else 1
@@ -82,7 +82,7 @@ def stream_key(config: ImageTrial) -> tuple[object, ...]:
 
 class ImageStream(Stream):
     """The training images and views that members with equal data and seed share. With several `peers`, random numbers
-    are drawn for the whole batch, but views are computed for this process's part only."""
+    are drawn for the whole batch, but views are computed only for this process's part."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ImageStream(Stream):
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def order(self, epoch: int) -> Tensor:
-        """Indices `[steps, B]` of the images of each step; on the CPU if images are read on demand."""
+        """Indices `[steps, B]` of each step's images; on the CPU if images are read on demand."""
         size = self.batch_size
         shuffled = torch.randperm(len(self._split.train_images), generator=seeded_generator("order", self.key, epoch))
         order = shuffled[: self.steps * size].view(self.steps, size)
@@ -136,8 +136,8 @@ class ImageStream(Stream):
             yield {"plain_pixels": (plain_BCHW,), "plain": (self._prepared(plain_BCHW),)}
 
     def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
-        """Start to decode the images of `PREFETCH_STEPS` steps of an epoch's `order`, from `step` on. Does nothing for
-        images that are tensors."""
+        """Start decoding the images of `PREFETCH_STEPS` steps of an epoch's `order`, beginning at `step`. Does nothing
+        for images that are tensors."""
         if self._images is None:
             steps = range(step, min(step + PREFETCH_STEPS, len(order)))
             self._decoding = {
@@ -151,11 +151,11 @@ class ImageStream(Stream):
         if self._images is None:
             decoding = self._decoding.pop((epoch, step), None) or self._decode(indices_B, epoch, step)
             images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding()]
-            images *= self._count // len(images)  # images that are read are not cropped yet, so there is one of each
+            images *= self._count // len(images)  # lazily read images are not cropped yet: one per image
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * self._count
         shape = (len(indices_B), *images[0].shape[1:])
-        maker: Any = self._views  # draws what it applies
+        maker: Any = self._views  # applies its own draws
         draws = [maker.draw(generator, shape, self._config.pixel_views).sliced(part) for _ in range(self._count)]
         views = (maker.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
         return tuple(map(self._as_decoded, views))
@@ -167,7 +167,7 @@ class ImageStream(Stream):
         return self._as_decoded(pixels_BCHW)
 
     def _as_decoded(self, pixels_BCHW: Tensor) -> Tensor:
-        """The images as decoders are to return them."""
+        """The images in the form of decoders' targets."""
         return prepare_pixels(pixels_BCHW, self._config.pixel_views, self._split.mean, self._split.std)
 
     def _prepared(self, pixels_BCHW: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class ImageStream(Stream):
         return prepared_BCHW.contiguous(memory_format=self._layout)
 
     def _decode(self, indices_B: Tensor, epoch: int, step: int) -> Decoding:
-        """Start to decode the crops of each of these images, or to read them."""
+        """Start decoding the crops of each of these images, or reading the images."""
         part, views = self._peers.slice_of(len(indices_B)), self._config.views
         if self._lazy is not None:
             return self._lazy.decode(indices_B[part])

@@ -1,4 +1,4 @@
-"""Images: a method learns from augmented views of them, and is judged by its representations, scores and samples."""
+"""Images: a method learns from augmented views and is evaluated by its representations, scores and samples."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialS
 from trainables.validation import is_own
 
 UNKNOWN_CLASSES = 10
-"""Classes of random examples, where only files tell how many a data set has."""
+"""Number of classes of random examples if a data set's number is known only from files."""
 
 
 class Images(Task):
@@ -174,6 +174,6 @@ class Images(Task):
 
 
 def image_method(method: type[Method]) -> type[ImageMethod]:
-    """The method as one that learns from images."""
+    """The method, typed as an image method."""
     assert issubclass(method, ImageMethod)
     return method

@@ -54,7 +54,7 @@ def test_trials_on_one_class_refuse_other_evaluations(key: str, value: Value) ->
 @for_each("method", [name for name, cls in IMAGE_METHODS.items() if not cls.scores])
 def test_outliers_need_scores(method: str) -> None:
     scoring = [name for name, cls in IMAGE_METHODS.items() if cls.scores]
-    expected = f"{method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
+    expected = f"{method} has no anomaly scores for outliers; methods with them are: {', '.join(scoring)}"
     assert _error(method, outliers="noise", epochs=0) == expected and "vje" in scoring
 
 
@@ -84,7 +84,7 @@ def test_own_images_without_labels_are_refused_by_a_method_that_reads_them(tmp_p
 
 
 def test_held_out_outliers_need_held_out_classes() -> None:
-    expected = "outliers=held_out needs classes that are held out, but got held_out=''"
+    expected = "outliers=held_out needs held-out classes, but got held_out=''"
     assert _error(outliers="noise+held_out") == expected
     config = image_trial({"method": "vje", "outliers": "held_out", "held_out": "3"})
     assert config.evaluation.outlier_sets == ("held_out",)
@@ -98,15 +98,15 @@ def test_a_method_of_several_outputs_needs_an_encoder_whose_size_can_be_chosen(m
         assert image_trial({"method": method, **values}).encoder.encoder == encoder
     else:
         message, _, choices = _error(method, **values).partition("; there are: ")
-        law = f"{method} needs an encoder whose size can be chosen, but {encoder} has its published size"
+        law = f"{method} needs an encoder of configurable size, but {encoder} has its published size"
         assert message == law and "convnet" in choices and not any(name in choices for name in PUBLISHED_SIZES)
 
 
 def test_images_of_a_method_without_a_decoder_need_one_trained_for_them() -> None:
-    message, _, advice = _error(reconstructions=True).partition("; with ")
-    lack, _, decoding = message.partition("; those that have them are: ")
+    message, _, advice = _error(reconstructions=True).partition("; for others set ")
+    lack, _, decoding = message.partition("; methods with them are: ")
     assert lack == "vje has no decoded images for reconstructions"
-    assert advice == "adhoc_epochs of at least 1 a decoder is trained for others"
+    assert advice == "adhoc_epochs to at least 1, which trains a decoder"
     assert decoding.split(", ") == [name for name, cls in IMAGE_METHODS.items() if "decode" in cls.capabilities]
     for method, values in (("vje", {"adhoc_epochs": 1}), (decoding.split(", ")[0], {})):
         assert image_trial({"method": method, "reconstructions": True, **values}).generation.decodes
@@ -128,7 +128,7 @@ def test_a_decoder_suits_the_size_of_the_images(method: str, values: dict[str, V
 
 
 def test_samples_need_all_classes() -> None:
-    expected = "samples_per_class needs training images of each class, but some are held out"
+    expected = "samples_per_class needs training images of each class, but some classes are held out"
     assert _error(samples_per_class=2, adhoc_epochs=1, held_out="3") == expected
 
 
@@ -152,7 +152,7 @@ def test_a_batch_of_views_counts_all_that_a_step_encodes(method: str, values: di
 def test_a_batch_of_views_has_at_least_two_images_and_one_worker(method: str) -> None:
     assert image_trial({"method": method, "batch_unit": "views", "batch_size": 4}).gradient.batch_size == 4
     assert _error(method, batch_unit="views", batch_size=3) == (
-        "a batch must have the views of at least 2 images, so batch_size must be at least 4 for "
+        "a batch must contain the views of at least 2 images, so batch_size must be at least 4 for "
         f"{method} with batch_unit=views, but got batch_size=3"
     )
     if IMAGE_METHODS[method].per_example:
@@ -180,14 +180,14 @@ def test_a_trial_that_asks_for_no_density_has_no_keys_of_one() -> None:
     ("method", "values", "message"),
     [
         ("simclr", {"density": "gmm"}, "density=gmm needs adhoc_epochs of at least 1"),
-        ("simclr", {"density": "own", **DECODED}, "simclr has no density for density; those that have them are: gmje"),
+        ("simclr", {"density": "own", **DECODED}, "simclr has no density for density; methods with them are: gmje"),
         (
             *("gmje_parametric", {"density": "own", **DECODED}),
-            "the density of gmje_parametric is of projections unless projector_width=0, but got projector_width=512",
+            "the density of gmje_parametric must be over representations, so projector_width must be 0, but got ",
         ),
         (
             *("simclr", {"density": "gmm", "samples_per_class": 2, **DECODED}),
-            "samples are either of density or of each class, so samples_per_class must be 0",
+            "samples come either from density or from each class, so samples_per_class must be 0",
         ),
         (
             *("simclr", {"density": "gmm", "normal_class": 0, **DECODED}),

@@ -86,7 +86,7 @@ def test_other_images_are_refused(images: Any, message: str) -> None:
 
 
 def test_what_a_method_cannot_do_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"simclr must be able to decode for that, but can only embed"):
+    with pytest.raises(ValueError, match=r"simclr must be able to decode for this call, but can only embed"):
         image_model("simclr").reconstruct(digits()[:2])
     with pytest.raises(ValueError, match="simclr has no anomaly scores"):
         image_model("simclr").score(digits()[:2])
@@ -124,9 +124,11 @@ def test_a_classifier_that_was_loaded_gives_the_probabilities_of_its_classes() -
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(len(digits())))
     right = (probabilities.argmax(-1) == tested.test_labels).double().mean().item()
     assert right == pytest.approx(member.metrics["accuracy"]) and right > 0.5
-    with pytest.raises(ValueError, match="vje must be able to classify for that, but can only embed, score"):
+    with pytest.raises(ValueError, match="vje must be able to classify for this call, but can only embed, score"):
         image_model().classify(digits()[:2])
-    with pytest.raises(ValueError, match="method=classifier is of the 10 classes that the model was trained on, but x"):
+    with pytest.raises(
+        ValueError, match="method=classifier refers to the 10 classes on which the model was trained, but x"
+    ):
         check_classes(config, Classifier, 10, replace(tested, name="x", classes=("a", "b")))
 
 

@@ -441,7 +441,7 @@ def test_half_a_library_is_a_line_and_no_trial_fails(
     monkeypatch.setenv("CXX", "/nowhere/g++")
     (line,) = printed("damaged", "is damaged")
     for library in libraries:
-        assert f"the compiled step {library} is damaged, so it is compiled anew" in line
+        assert f"the compiled step {library} is damaged, so it is compiled again" in line
     assert line.endswith("steps are not compiled: there is no C++ compiler (g++) on this machine")
     frame = rows(tmp_path / "damaged", "anomaly_grid")
     assert set(frame["status"]) == {"finished"}

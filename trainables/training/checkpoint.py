@@ -3,7 +3,7 @@
 A checkpoint contains no code: it is read with `weights_only`, so bytes from a shared store cannot run anything. It
 begins with a digest, because torch reads a file with flipped bits without complaint.
 
-None is made after the last report, so none contains pictures: after a resume the last evaluation makes them again.
+No checkpoint is made after the last report, so none contains pictures; after a resume the last evaluation remakes them.
 
 Shapes: K members that are still running.
 """
@@ -30,14 +30,14 @@ class BestEpoch:
 
     epoch: int
     value: float
-    """Value there of the metric by which it is the best."""
+    """Value of the ranking metric in this epoch."""
     tensors: Mapping[str, Tensor]
     """See `TrainedModel.tensors`."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Everything about a cohort's progress except its present weights."""
+    """Everything about a cohort's progress except its current weights."""
 
     epoch: int
     """Epochs completed."""
@@ -46,10 +46,10 @@ class Progress:
     shares: tuple[float, ...]
     """Each member's share of `seconds`."""
     ended: tuple[Member | None, ...]
-    """The final report of each member that has diverged or was pruned; None for one that is still running."""
+    """The final report of each member that has diverged or was pruned; None for a member that is still running."""
     schedules: tuple[tuple[Mapping[str, int | float], ...], ...]
-    """The moves of each member of a population: the `epoch`, the member it copied (`from`), and its hyperparameters
-    from then on."""
+    """The moves of each population member: the `epoch`, the member it copied (`from`), and its hyperparameters from
+    then on."""
     reports: tuple[Report, ...]
     """All reports so far."""
     step: int = 0
@@ -57,7 +57,8 @@ class Progress:
     sums: Mapping[str, Tensor] = field(default_factory=dict)
     """Name of a loss -> its sum over these steps, `[K]`; empty at step 0."""
     best: tuple[BestEpoch | None, ...] = ()
-    """The best epoch of each member, None before its first and once it has ended; empty if none are kept."""
+    """The best epoch of each member, None before its first epoch and after its end; empty if no best epochs are
+    kept."""
 
     @classmethod
     def initial(cls, count: int) -> Self:
@@ -70,7 +71,7 @@ class Progress:
         return tuple(index for index, member in enumerate(self.ended) if member is None)
 
     def advanced(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
-        """The progress at this epoch and step, after `seconds` more, which the running members share equally."""
+        """The progress at this epoch and step, after `seconds` more, divided equally among the running members."""
         share, shares = seconds / max(1, len(self.running)), list(self.shares)
         for index in self.running:
             shares[index] += share
@@ -79,49 +80,48 @@ class Progress:
 
 
 def read_progress(plain: object, members: int, epochs: int) -> Progress:
-    """Rebuild a Progress from the plain values that `_plain` made of it. The cohort has `members` members and trains
-    for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts another
-    value."""
+    """Rebuild a Progress from the plain values of `_plain`. The cohort has `members` members and trains for `epochs`
+    epochs. Raises CheckpointError if a value has the wrong type or contradicts another value."""
     try:
         progress: Progress = convert(Progress, plain)
-    except Exception as error:  # msgspec takes a tensor for a list or a dict, which then raises many kinds of errors
+    except Exception as error:  # msgspec treats a tensor as a list or dict, which then raises many kinds of errors
         reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"its standing is of another kind: {reason}") from error
+        raise CheckpointError(f"its progress has the wrong type: {reason}") from error
     for law, holds in _laws(progress, members, epochs).items():
         if not holds:
-            raise CheckpointError(f"its standing must have {law}")
+            raise CheckpointError(f"its progress must have {law}")
     return progress
 
 
 def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
-    """Each law that a progress must obey, in words, and whether this one obeys it."""
+    """Each law of a progress, in words -> whether this progress obeys it."""
     reports, sums, running = progress.reports, progress.sums.values(), len(progress.running)
     per_member = [progress.shares, progress.ended, progress.schedules, *(report.members for report in reports)]
     reported = [report.epoch for report in reports]
     all_over = not running or (epochs > 0 and progress.epoch == epochs)
     return {
         f"{members} members": all(len(values) == members for values in per_member),
-        "a best epoch of each member, or of none": len(progress.best) in (0, members),
+        "a best epoch for each member, or for none": len(progress.best) in (0, members),
         f"0 <= epoch <= {epochs}": 0 <= progress.epoch <= epochs,
         "step >= 0": progress.step >= 0,
-        "sums where step > 0, and only there": bool(sums) == (progress.step > 0),
-        "a sum of losses for each member that runs": all(
+        "sums if and only if step > 0": bool(sums) == (progress.step > 0),
+        "a sum of losses for each running member": all(
             loss_K.is_floating_point() and loss_K.shape == (running,) for loss_K in sums
         ),
         "finite seconds >= 0": all(0 <= seconds < math.inf for seconds in (progress.seconds, *progress.shares)),
         "reports in the order of their epochs": reported == sorted(set(reported))
         and all(0 <= epoch <= progress.epoch for epoch in reported),
-        "a last report where all have ended, and only there": all_over == bool(reports and reports[-1].done)
+        "a last report if and only if all members have ended": all_over == bool(reports and reports[-1].done)
         and not any(report.done for report in reports[:-1]),
-        "no running member among those that ended": all(
+        "no running member among the ended ones": all(
             member is None or member.status != "running" for member in progress.ended
         ),
     }
 
 
 def _plain(value: Any) -> Any:
-    """What `read_progress` reads: a dict of the fields of a dataclass, and of its parts recursively. Unlike
-    `dataclasses.asdict` it copies no tensor, such as those of the best models."""
+    """The input of `read_progress`: the fields of a dataclass as a dict, recursively. Unlike `dataclasses.asdict` it
+    does not copy tensors, such as those of the best models."""
     if dataclasses.is_dataclass(value):
         return {part.name: _plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, tuple):
@@ -142,8 +142,8 @@ DIGEST_SIZE = 32
 def pack(
     configs: Sequence[TrialConfig], width: int | None, progress: Progress, state: Any, compiled: bool = False
 ) -> bytes:
-    """Return a checkpoint of the cohort of these configs; `state` is that of its stacks, whose steps are `compiled` or
-    not."""
+    """Return a checkpoint of the cohort with these configs. `state` is the state of its stacks; `compiled` says whether
+    their steps are compiled."""
     buffer = io.BytesIO()
     content = {"format": FORMAT, "identity": _identity(configs, width, compiled), "state": state}
     torch.save(content | {"standing": _plain(progress)}, buffer)
@@ -163,8 +163,8 @@ def unpack(
     compiled: bool = False,
 ) -> tuple[Progress, Any] | None:
     """Return the progress and the state, or None if the checkpoint is damaged, of another format, or of other configs.
-    `notify` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
-    here."""
+    `notify` is called with one line that gives the reason, except for other configs, whose checkpoint is valid but not
+    usable here."""
     try:
         return _content(data, configs, _identity(configs, width, compiled))
     except CheckpointError as error:
@@ -175,11 +175,11 @@ def unpack(
 def _content(data: bytes, configs: Sequence[TrialConfig], identity: Sequence[Any]) -> tuple[Progress, Any] | None:
     """Like `unpack`, but raises CheckpointError if the checkpoint is damaged or of another format."""
     if data != with_digest(data[DIGEST_SIZE:]):
-        raise CheckpointError("it is not whole")
-    try:  # a checkpoint with a valid digest can still hold anything, for which torch raises many kinds of errors
+        raise CheckpointError("it is incomplete")
+    try:  # a checkpoint with a valid digest can still contain anything, for which torch raises many kinds of errors
         content = torch.load(io.BytesIO(data[DIGEST_SIZE:]), map_location="cpu", weights_only=True)
         if not isinstance(content, dict):
-            raise CheckpointError(f"it must hold a dict, but holds {type(content).__name__}")
+            raise CheckpointError(f"it must contain a dict, but contains {type(content).__name__}")
         if content["format"] != FORMAT:
             raise CheckpointError(f"it must have format {FORMAT}, but has {content['format']!r:.40}")
         if content["identity"] != identity:
@@ -188,10 +188,10 @@ def _content(data: bytes, configs: Sequence[TrialConfig], identity: Sequence[Any
     except CheckpointError:
         raise
     except Exception as error:
-        raise CheckpointError(f"its content is of another kind ({type(error).__name__})") from error
+        raise CheckpointError(f"its content has the wrong type ({type(error).__name__})") from error
     return read_progress(standing, len(configs), configs[0].training.epochs), state
 
 
 def _identity(configs: Sequence[TrialConfig], width: int | None, compiled: bool) -> list[Any]:
-    """What a checkpoint must agree in to be resumed from."""
+    """The values in which a checkpoint must match the training that resumes from it."""
     return [width, *(["compiled"] if compiled else []), *(config.flat() for config in configs)]

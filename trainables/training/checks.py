@@ -1,5 +1,5 @@
-"""Checks before anything trains: each trial against its data, and a method of the user against the contract, on a tiny
-random batch. The methods that ship are held to the contract by tests instead.
+"""Checks before anything trains: each trial against its data, and the user's own method against the contract, on a tiny
+random batch. Tests check the contract of the methods that ship.
 
 Shapes: B examples, X inputs, D dimensions of a representation, P of a projection, M components.
 """
@@ -31,11 +31,12 @@ from trainables.training.metric_names import metric_names, ranking_of
 from trainables.training.stacks import build_models
 
 EXAMPLES = 8
-"""Examples of the tiny batch."""
+"""Number of examples in the tiny batch."""
 TOLERANCE = 1e-3
-"""Largest difference between a member's loss in a stack and alone, relative to the loss, that rounding explains."""
+"""Maximum difference between a member's loss in a stack and alone, relative to the loss, that is attributed to
+rounding."""
 WEIGHT_TOLERANCE = 1e-3
-"""Largest difference between one and the sum of a mixture's weights."""
+"""Maximum difference between 1 and the sum of a mixture's weights."""
 
 
 Evaluate = Callable[..., Any]
@@ -51,37 +52,37 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class PreflightResult:
-    """What is known of a trial before it trains."""
+    """Properties of a trial that are known before it trains."""
 
     steps: int
-    """Steps an epoch; 0 where `size_known` is False."""
+    """Steps per epoch; 0 if `size_known` is False."""
     metrics: tuple[str, ...]
-    """All metrics that its reports can hold."""
+    """All metrics that the trial's reports can contain."""
     metrics_during_training: tuple[str, ...]
-    """The metrics that reports before the last one hold, too."""
+    """The metrics that reports before the last one also contain."""
     size_known: bool = True
-    """Whether the number of examples is known. For a data set of image folders only the files tell."""
+    """Whether the number of examples is known. For image folders it is known only from the files."""
     why_not_stacked: str = ""
-    """Why the trial cannot be stacked with others, in one line; empty if it can."""
+    """One line on why the trial cannot be stacked with others; empty if it can."""
     held_out: int | None = None
     """See `TrialSize.held_out`."""
     note: str = ""
     """See `TrialSize.note`."""
     any_metric: bool = False
-    """Whether only its reports tell its metrics, as those of a function do."""
+    """Whether metrics are known only from the trial's reports, as for functions."""
 
     def lacks(self, metric: str, *, before_the_end: bool = False) -> bool:
-        """Whether no report can hold a metric; with `before_the_end` none but the last one."""
+        """Whether no report can contain a metric; `before_the_end` ignores the last report."""
         known = self.metrics_during_training if before_the_end else self.metrics
         return not self.any_metric and metric not in known
 
 
 def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
-    """What is known of each trial, by its data set in the folder `data`. A missing data set is downloaded if possible.
+    """Check each trial against its data set in the folder `data`. A missing data set is downloaded if possible.
 
     With `data=None` only the declarations of the data sets are used: no file is read and nothing is downloaded. Raises
-    DataError or ValueError, with a one-line message, for the first trial that its data set cannot serve, or whose
-    method, one of the user's, breaks the contract.
+    DataError or ValueError, with a one-line message, for the first trial that does not fit its data set or whose own
+    method breaks the contract.
     """
     sizes: dict[int, TrialSize] = {}
     for name, task in TASKS.items():
@@ -91,8 +92,7 @@ def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[Pref
 
 
 def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightResult]) -> tuple[str, ...]:
-    """One line for each method, or network of the user's own, that cannot be stacked, and for what else is not as
-    usual."""
+    """One line for each of the user's own methods or networks that cannot be stacked, and for anything else unusual."""
     reasons: dict[str, str] = {}
     for config, result in zip(configs, results, strict=True):
         if result.why_not_stacked:
@@ -120,54 +120,54 @@ def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
 
 
 def _check_patience(training: Training, method: str, reported: Sequence[str]) -> None:
-    """Raise ValueError, with one line, if trials do not report the metric that patience waits for while they train."""
+    """Raise ValueError, with one line, if trials do not report the `patience_metric` during training."""
     if not training.patience_metric.startswith(VALIDATION):
         raise ValueError(
-            f"patience waits for a better patience_metric, one on validation images such as {VALIDATION}knn_z, but got "
+            f"patience needs a patience_metric on validation images, such as {VALIDATION}knn_z, but got "
             f"patience={training.patience}, patience_metric={training.patience_metric!r}"
         )
     ranking_of(training.patience_metric)
     if training.patience_metric not in reported:
         on_validation = [name for name in reported if name.startswith(VALIDATION)]
-        known = f"those are: {', '.join(on_validation)}" if on_validation else "add validation=0.2 to hold images out"
+        known = f"there are: {', '.join(on_validation)}" if on_validation else "add validation=0.2 to hold out images"
         raise ValueError(
             f"patience_metric must be reported while trials of {method} train, but {training.patience_metric} is not; "
             f"{known}"
         )
 
 
-# Which members of a cohort are stacked: methods of the user that cannot be stacked train one by one.
+# Which members of a cohort are stacked. The user's own methods that cannot be stacked train one by one.
 
 
 def stack_width(configs: Sequence[TrialConfig], width: int | None) -> int:
-    """Members that are stacked at a time, of the `width` that was asked for (None: all)."""
+    """Number of members stacked at a time, given the requested `width` (None: all)."""
     width = width or max(1, len(configs))
     return 1 if width > 1 and why_not_stacked(configs[0]) else width
 
 
 def split_into_stacks(members: Sequence[int], width: int, compiled: bool) -> list[tuple[int, ...]]:
-    """The members of each stack, in their order: `width` of them, and the rest in a narrower one. If steps are compiled
-    the members of the rest are stepped one at a time, so that a cohort has steps of two shapes at most, however many
-    of its members are pruned."""
+    """The members of each stack, in order: `width` members per stack, and the rest in a narrower stack. With compiled
+    steps the rest are stepped one at a time, so that a cohort has at most two step shapes, however many of its members
+    are pruned."""
     whole = len(members) - len(members) % width if compiled else len(members)
     stacks = [tuple(members[start : start + width]) for start in range(0, whole, width)]
     return [*stacks, *((member,) for member in members[whole:])]
 
 
 def why_not_stacked(config: TrialConfig) -> str:
-    """Why members of a trial's method cannot be stacked, in one line; empty if they can. A method or a network of the
-    user is tried. Raises ContractError (a ValueError), with one line, if it breaks the contract."""
+    """One line on why members of a trial's method cannot be stacked; empty if they can. The user's own methods and
+    networks are tried. Raises ContractError (a ValueError), with one line, if they break the contract."""
     if ships(config.method) and not task_of(config.method).own_network(config):
         return ""
     return _checked(replace(config, training=replace(config.training, seed=0, epochs=min(1, config.training.epochs))))
 
 
-# Does a method of the user keep the contract?
+# Check whether the user's own method keeps the contract.
 
 
 @trial_call()
 def check_method(config: TrialConfig) -> str:
-    """Why members of this method cannot be stacked, in one line; empty if they can. Raises ContractError if the method
+    """One line on why members of this method cannot be stacked; empty if they can. Raises ContractError if the method
     breaks the contract."""
     method = method_of(config.method)
     tried = task_of(config.method).random_batch(config, method, EXAMPLES)
@@ -176,7 +176,7 @@ def check_method(config: TrialConfig) -> str:
     config, shapes, batch = tried
     seeds = (replace(config, training=replace(config.training, seed=seed)) for seed in (0, 1))
     network = task_of(config.method).own_network(config)
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):  # of vmap, on speed
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):  # vmap's warnings about speed
         if network:
             task_of(config.method).check_own_network(config, EXAMPLES)
         models = _tried(config.method, "building it", lambda: build_models([*seeds], shapes))
@@ -206,7 +206,7 @@ class _MemberPair:
         self._inputs = batch, self._noise
 
     def check_learning(self) -> None:
-        """Raise ContractError unless the losses of a batch are as the contract says."""
+        """Raise ContractError unless the losses of a batch satisfy the contract."""
         verb, method = "fit" if self._fitted else "losses", self._models[0]
         call = functools.partial(_call, self._name, verb)
         draws = "declare them in noise(batch) and take them as an argument"
@@ -222,30 +222,31 @@ class _MemberPair:
             self._refuse("the loss of random examples must be finite", f"total={losses.total.item()}")
         if not set(losses.parts) <= set(method.loss_parts):
             parts = ", ".join(losses.parts) or "none"
-            self._refuse(f"loss_parts must name all parts of {verb}", f"{method.loss_parts!r} and the parts {parts}")
+            self._refuse(f"loss_parts must list all parts of {verb}", f"{method.loss_parts!r} and the parts {parts}")
         if not self._fitted:
-            used = copy.deepcopy(method)  # losses may update its buffers
+            used = copy.deepcopy(method)  # losses may update buffers
             if not [*used.parameters()]:
                 self._refuse("a method that trains must have weights to train", "none, or all of them frozen")
             if fault := gradient_fault(used, lambda: call(used, self._inputs).total):
                 self._refuse(f"{verb} {fault.law}", fault.got)
 
     def check_capabilities(self, inputs: Tensor) -> None:
-        """Raise ContractError unless the method gives what it declares, of the right shapes."""
+        """Raise ContractError unless the method's capabilities return the declared shapes."""
         model = self._models[0]
-        if self._fitted:  # a method may give nothing before it is fitted
+        if self._fitted:  # a method may return nothing before it is fitted
             model = copy.deepcopy(model)
             _call(self._name, "fit", model, self._inputs)
         check_capabilities(model, functools.partial(self._evaluate, model), self._refuse, inputs, self._score_noise)
 
     def why_not_stacked(self, inputs: Tensor, module: str) -> str:
-        """Why the two members cannot be stacked; empty if they can. `module`: the user's, whose line is named."""
+        """The reason why the two members cannot be stacked; empty if they can. `module`: the user's module, whose line
+        the reason names."""
         method = self._models[0]
         try:
             if method.trains():
                 alone = torch.cat([self._step([model]) for model in self._models])
                 if not torch.allclose(self._step(self._models), alone, rtol=TOLERANCE, atol=TOLERANCE):
-                    return "stacked members have other losses than members alone"
+                    return "stacked members have different losses from members alone"
             stack = self._stack(self._models)
             first = functools.partial(_of_first, stack)
             call_all(method, first, inputs, self._score_noise)
@@ -254,14 +255,14 @@ class _MemberPair:
         return ""
 
     def _step(self, models: Sequence[Method]) -> Tensor:
-        """The losses `[K]` of a second step, to which what the first one leaves behind contributes."""
+        """The losses `[K]` of a second step, which include effects of state left by the first."""
         stack = self._stack(models)
         for _ in range(2):
             losses = stack.step([self._inputs[0]], [self._noise], [self._after_noise], 1.0)
         return losses.total
 
     def _evaluate(self, model: Method, verb: str, *inputs: Any) -> Any:
-        """What a member returns in evaluation mode."""
+        """The result of a member in evaluation mode."""
         return _tried(self._name, verb, lambda: _of_first(self._stack([model]), verb, *inputs))
 
     def _stack(self, models: Sequence[Method]) -> StackedMembers:
@@ -276,7 +277,7 @@ class _MemberPair:
 
 
 def _call(name: str, verb: str, model: Any, inputs: tuple[Mapping[str, Any], Mapping[str, Tensor]]) -> Any:
-    """What `verb` of a method in training mode returns of a batch and noise."""
+    """The result of `verb` of a method in training mode for a batch and noise."""
     return _tried(name, verb, lambda: getattr(model.train(), verb)(*inputs))
 
 
@@ -285,7 +286,7 @@ def _score_noise(model: Method) -> Any:
 
 
 def _tried(name: str, verb: str, call: Callable[[], R]) -> R:
-    """Call the user's code. Raises ContractError, with the line of the user's file, if it raises an exception."""
+    """Call the user's code. If it raises an exception, raise ContractError with the line in the user's file."""
     try:
         return call()
     except Exception as error:
@@ -294,18 +295,18 @@ def _tried(name: str, verb: str, call: Callable[[], R]) -> R:
 
 
 def _of_first(stack: StackedMembers, verb: str, *inputs: Any) -> Any:
-    """What the first member of a stack returns in evaluation mode."""
+    """The result of a stack's first member in evaluation mode."""
     return tree_map(lambda output: output[0], stack.evaluate(verb, *inputs))
 
 
-# Does it give what its capabilities promise, of the right shapes?
+# Check whether the capabilities return the right shapes.
 
 
 def check_capabilities(
     model: Method, evaluate: Evaluate, refuse: Refuse, inputs: Tensor, score_noise: Mapping[str, Tensor]
 ) -> None:
-    """Call `refuse` unless the method gives what it declares. `inputs`: images `[B, C, H, W]`, or the x of pairs
-    `[B, X]`."""
+    """Call `refuse` unless the method's capabilities work. `inputs`: images `[B, C, H, W]`, or the x of pairs `[B,
+    X]`."""
     if isinstance(model, ImageMethod):
         _check_images(model, evaluate, refuse, inputs, score_noise)
     elif "predict" in model.capabilities:
@@ -313,7 +314,7 @@ def check_capabilities(
 
 
 def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Mapping[str, Tensor]) -> None:
-    """Call all that the method declares."""
+    """Call all capabilities that the method declares."""
     if "predict" in model.capabilities:
         evaluate("predict", inputs)
     if isinstance(model, ImageMethod):
@@ -329,7 +330,7 @@ def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Map
 
 
 def shown(value: object) -> str:
-    """What a value is, such as `a tensor of shape [8, 2]`."""
+    """A description of a value, such as `a tensor of shape [8, 2]`."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {[*value.shape]}"
     return "none" if value is None else f"of type {type(value).__name__}"
@@ -365,7 +366,7 @@ def _check_images(
 
 
 def _check_density(mixture: Any, refuse: Refuse, size: int) -> None:
-    """A mixture over vectors of P=`size` dimensions."""
+    """Check a mixture over vectors of P=`size` dimensions."""
     parts = mixture if isinstance(mixture, dict) else {}
     logits_M = parts.get("logits")
     count = len(logits_M) if isinstance(logits_M, Tensor) and logits_M.ndim == 1 else "M"
@@ -377,7 +378,7 @@ def _check_density(mixture: Any, refuse: Refuse, size: int) -> None:
 
 
 def _check_conditional(density: Any, refuse: Refuse, count: int) -> None:
-    """A mixture at each of `count` x."""
+    """Check a mixture at each of `count` x."""
     law = "predict must return sweeper.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM)"
     if not isinstance(density, ConditionalDensity):
         refuse(law, shown(density))
@@ -389,7 +390,7 @@ def _check_conditional(density: Any, refuse: Refuse, count: int) -> None:
         refuse("the standard deviations of predict must be above 0", f"{density.sigmas_BM.min().item():g}")
     sums_B = density.log_weights_BM.exp().sum(-1)
     if not torch.allclose(sums_B, torch.ones_like(sums_B), atol=WEIGHT_TOLERANCE, rtol=0):
-        refuse("the weights of predict, exp(log_weights_BM), must have the sum 1", f"{sums_B[0].item():g}")
+        refuse("the weights of predict, exp(log_weights_BM), must sum to 1", f"{sums_B[0].item():g}")
 
 
 _checked = functools.lru_cache(maxsize=64)(check_method)

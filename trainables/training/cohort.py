@@ -1,6 +1,6 @@
-"""The members of one cohort and their data streams: trained an epoch at a time, in stacks, and evaluated.
+"""The members of one cohort and their data streams: stacks that are trained one epoch at a time, and evaluated.
 
-Shapes: K members still in the cohort, B examples a step.
+Shapes: K members still in the cohort, B examples per step.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ READ_GAMMA = ("step", "exponential")
 
 
 class TrainingCohort:
-    """K members whose configs differ in fusible keys only."""
+    """K members whose configs differ only in fusible keys."""
 
     def __init__(
         self,
@@ -42,30 +42,30 @@ class TrainingCohort:
         compiler: StepCompiler | None = None,
     ) -> None:
         """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
-        batch. `raise_if_stopped` is called between the batches of an evaluation, and while a step is compiled.
-        `compiler` compiles the steps; with None they are eager. Raises DataError or ValueError if the data cannot be
-        loaded or do not suit the configs."""
+        batch. `raise_if_stopped` is called between evaluation batches and while a step is compiled. `compiler` compiles
+        the steps; None makes them eager. Raises DataError or ValueError if the data cannot be loaded or do not suit the
+        configs."""
         self.method = method_of(configs[0].method)
         self._first, self._peers, self._device = configs[0], peers, device
         loaded = task_of(configs[0].method).load(configs, self.method, data, device, peers, raise_if_stopped)
         self._streams, self._evaluator = list(loaded.streams.values()), loaded.evaluator
         self._configs, self._shapes, self._inputs = tuple(configs), loaded.shapes, loaded.inputs
         if len({stream.steps for stream in self._streams}) > 1:
-            raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
+            raise ValueError("the members of a cohort must have the same number of steps per epoch, but these differ")
         self._stream_of = [loaded.streams[stream_key(config)] for config in configs]
         initial = build_models(configs, loaded.shapes)
         self._width = stack_width(configs, width)
         self.members = tuple(range(len(configs)))
-        """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
+        """Ascending config indices of the members still in the cohort. Results `[K]` are in this order."""
         self._evaluated = self.members
         """Indices of the members of the last evaluation."""
         self._phases = self.method.phases(configs[0].options)
         self._watch, self._epoch = LossWatch({}), 0
         by_gradients = self.method.trains() and not self.method.fitted()
         if not by_gradients or self._phases or (compiler and why_not_stacked(configs[0])):
-            compiler = None  # what cannot be stacked may have values that are no tensors of its own, as phases have
+            compiler = None  # members that cannot be stacked, or have phases, may hold values that are not tensors
         self.compiled = compiler is not None
-        """Whether steps are to be compiled."""
+        """Whether steps should be compiled."""
         find = compiler.finder(configs[0], loaded.shapes, raise_if_stopped) if compiler else None
         self._stacks = [
             build_stack(
@@ -81,7 +81,7 @@ class TrainingCohort:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch."""
+        """Steps per epoch."""
         return self._streams[0].steps
 
     @property
@@ -97,7 +97,8 @@ class TrainingCohort:
         after_step: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
         stop_at_divergence: bool = False,
     ) -> dict[str, Floats]:
-        """Train epoch `number`, counted from 0, from step `first` on. Returns each loss `[K]`, averaged over all steps.
+        """Train epoch `number` (counted from 0), beginning at step `first`. Returns each loss `[K]`, averaged over all
+        steps.
 
         `sums` are the losses of the first `first` steps, summed. `after_step` is called with the number of steps done
         and the sums; it may raise to end the epoch there. Raises CheckpointError if `first` exceeds the steps of an
@@ -108,7 +109,7 @@ class TrainingCohort:
         """
         orders, steps = self.orders(number), self.steps
         if first > steps:
-            raise CheckpointError(f"an epoch has {steps} steps, but it has made {first}")
+            raise CheckpointError(f"an epoch has {steps} steps, but the checkpoint is at step {first}")
         self.begin_epoch(number, first)
         sums = {name: sum_K.to(self._device) for name, sum_K in (sums or {}).items()}
         self._watch, self._epoch = LossWatch.of(sums), number
@@ -119,7 +120,9 @@ class TrainingCohort:
                 self.load_state(before)
                 self._raise_divergence(losses, number, step, orders)
             if step and set(sums) != set(losses):
-                raise CheckpointError(f"its sums must be of {', '.join(losses)}, but are of {', '.join(sums)}")
+                raise CheckpointError(
+                    f"its sums must be those of {', '.join(losses)}, but are those of {', '.join(sums)}"
+                )
             sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
             self._watch.add(step, losses, sums)
             after_step(step + 1, sums)
@@ -157,21 +160,21 @@ class TrainingCohort:
         diverge(method.train(), stream.batch(orders[0][step], number, step), noise, values, about, norm)
 
     def begin_epoch(self, number: int, first: int = 0) -> None:
-        """Tell the method the epoch, counted from 0. Begin a phase of the training if it is the first of one, unless
-        `first` steps of it are made."""
+        """Set the method's epoch, counted from 0. If the epoch begins a training phase, begin it, unless `first` steps
+        of the epoch are already made."""
         for stack in self._stacks:
             stack.method.epoch = number
             if number in self._phases and not first:
                 stack.begin_phase([stream.examples for stream in self._streams])
 
     def average_over_peers(self, sums: Mapping[str, torch.Tensor]) -> None:
-        """Average over all peers, in place, the values that differ between processes: these sums and the buffers."""
+        """Average the values that differ between processes (these sums and the buffers) over all peers, in place."""
         self._peers.average(list(sums.values()))
         for stack in self._stacks:
             stack.average_buffers()
 
     def orders(self, epoch: int) -> list[torch.Tensor]:
-        """Indices `[steps, B]` of the training examples of each step of the epoch, one tensor for each stream."""
+        """Indices `[steps, B]` of the training examples in each step of the epoch, one tensor per stream."""
         return [stream.order(epoch) for stream in self._streams]
 
     def step(
@@ -202,15 +205,15 @@ class TrainingCohort:
         }
 
     def _noise(self, name: str, noises: Noises, epoch: int, step: int) -> list[dict[str, torch.Tensor]]:
-        """The noise of a step, of each stream."""
+        """The noise of a step for each stream."""
         return [
             draw_noise(noises, name, stream.key, epoch, step, device=self._device, peers=self._peers)
             for stream in self._streams
         ]
 
     def _rate(self, step: int) -> float | list[float]:
-        """The learning rate of a step, counted over all epochs, as a share of its peak, or that of each member where
-        they differ. Each phase has its schedule."""
+        """The learning rate of a step (counted over all epochs) as a share of its peak, per member if members differ.
+        Each phase has its own schedule."""
         if self.method.fitted():
             return 1.0
         training, optimiser = self._first.gradient, self._first.optimiser
@@ -223,24 +226,24 @@ class TrainingCohort:
             gamma: schedule(step - start, end - start, gamma=gamma, per_epoch=self.steps, **spans)
             for gamma in set(gammas)
         }
-        differ = optimiser.lr_schedule in READ_GAMMA and len(shares) > 1  # at every step alike, for compiled steps
+        differ = optimiser.lr_schedule in READ_GAMMA and len(shares) > 1  # the same at every step, for compiled steps
         return [shares[gamma] for gamma in gammas] if differ else shares[gammas[0]]
 
     def evaluate(self, last: bool, members: Sequence[int] | None = None) -> dict[str, Floats]:
-        """Metrics `[K]` by name, NaN where undefined, of all members or of those with these indices, ascending; `last`
-        adds those reported at the end of training only."""
+        """Metrics `[K]` by name, NaN where undefined, of all members or of those with these ascending indices; `last`
+        adds metrics that are reported only at the end of training."""
         self._evaluated = self.members if members is None else tuple(members)
         stacks = self._stacks if self._evaluated == self.members else self._stacks_of(self._evaluated)
         return self._evaluator.metrics(stacks, self._evaluated, last)
 
     @property
     def pictures(self) -> Sequence[Mapping[str, bytes]]:
-        """Name -> PNG file, of each member of the last evaluation; empty if that made none."""
+        """Name -> PNG file for each member of the last evaluation; empty without pictures."""
         return self._evaluator.pictures
 
     def keep(self, members: Collection[int]) -> None:
-        """Remove all other members. The remaining ones are moved into as few stacks as possible, and streams that none
-        of them reads are dropped."""
+        """Remove all other members. The remaining members are moved into as few stacks as possible, and unused streams
+        are dropped."""
         if set(members) == set(self.members):
             return
         slots = self._slots()
@@ -249,15 +252,15 @@ class TrainingCohort:
         self._stacks = self._stacks_of(self.members, slots)
 
     def move(self, moves: Mapping[int, Move]) -> None:
-        """Let each of these members copy its source, as the source was before any of the moves. Raises ValueError if a
+        """Copy each of these members from its source, in the source's state before any move. Raises ValueError if a
         member or its source has left the cohort, or if a hyperparameter cannot be changed."""
         slots = self._slots()
         for index, move in moves.items():
             if not {index, move.source} <= set(self.members):
                 members = ", ".join(map(str, self.members))
                 raise ValueError(
-                    f"a member can only copy another running one, but got {index} copying {move.source}; "
-                    f"running are: {members}"
+                    f"a member can only copy another running member, but got {index} copying {move.source}; running "
+                    f"are: {members}"
                 )
         sources = {move.source: slots[move.source] for move in moves.values()}
         copies = {source: stack.copy_member(slot) for source, (stack, slot) in sources.items()}
@@ -266,24 +269,24 @@ class TrainingCohort:
             stack.load_member(slot, copies[move.source], move.hyperparameters)
 
     def load_tensors(self, tensors: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
-        """Give each of these members, by its index, the weights that its model had after an earlier epoch."""
+        """Load earlier weights into each of these members, given by index."""
         slots = self._slots()
         for index, of_member in tensors.items():
             stack, slot = slots[index]
             stack.load_tensors(slot, of_member)
 
     def tensors_of(self, member: int) -> dict[str, torch.Tensor]:
-        """A copy of the weights of the model of the member with this index."""
+        """A copy of the model weights of the member with this index."""
         stack, slot = self._slots()[member]
         return stack.tensors_of(slot)
 
     def evaluate_to_keep(self, members: Sequence[int]) -> None:
-        """Find what the models of these members have beside their weights, by an evaluation as at the end."""
+        """Run a final evaluation of these members, which collects what their models contain besides weights."""
         if self._evaluator.keeps:
             self.evaluate(True, members)
 
     def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
-        """Yield a copy of the model of each member with one of these indices."""
+        """Yield a copy of the model of each of these members."""
         slots, kept = self._slots(), dict(zip(self._evaluated, self._evaluator.kept, strict=False))
         for member in members:
             (stack, slot), own = slots[member], kept.get(member, KeptResults())
@@ -295,17 +298,17 @@ class TrainingCohort:
         return [stack.state() for stack in self._stacks]
 
     def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Load what `state` returned in a cohort of the same configs, width and members. Raises CheckpointError where
+        """Load the result of `state` from a cohort with the same configs, width and members. Raises CheckpointError if
         a name, shape or type differs."""
         if not isinstance(state, list) or len(state) != len(self._stacks):
-            raise CheckpointError(f"its state must be of {len(self._stacks)} stacks, but is another")
+            raise CheckpointError(f"its state must contain {len(self._stacks)} stacks, but does not")
         for stack, saved in zip(self._stacks, state, strict=True):
             stack.load_state(saved)
 
     def _stacks_of(
         self, members: Sequence[int], slots: Mapping[int, tuple[StackedMembers, int]] | None = None
     ) -> list[Any]:
-        """Copies of these members in as few stacks as possible. `slots` are those in which they are now."""
+        """Copies of these members in as few stacks as possible. `slots` are their current slots."""
         slots = slots or self._slots()
         return [
             type(self._stacks[0]).from_members([slots[index] for index in stacked], self._stream_indices(stacked))
@@ -316,7 +319,7 @@ class TrainingCohort:
         return split_into_stacks(self.members, self._width, self.compiled)
 
     def _slots(self) -> dict[int, tuple[StackedMembers, int]]:
-        """Index of a member -> its stack, and its slot there."""
+        """Index of a member -> its stack and slot."""
         return {
             index: (stack, slot)
             for stack, stacked in zip(self._stacks, self._members_by_stack(), strict=True)
@@ -324,5 +327,5 @@ class TrainingCohort:
         }
 
     def _stream_indices(self, members: Sequence[int]) -> list[int]:
-        """Which of the streams each of these members reads."""
+        """Index of the stream that each of these members reads."""
         return [self._streams.index(self._stream_of[index]) for index in members]

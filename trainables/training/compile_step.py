@@ -1,14 +1,14 @@
-"""Compile a step in a process of its own: `python -m trainables.training.compile_step LIBRARY OUTPUTS`.
+"""Compile a step in its own process: `python -m trainables.training.compile_step LIBRARY OUTPUTS`.
 
-The task comes from the standard input. As soon as that is closed, the process ends with all compilers that it started.
-`LIBRARY` is the path of the shared library, and `OUTPUTS` a folder for other files. Where a step calls operations that
-PyTorch finds by their names, such as the Cholesky decomposition, they are in a JSON file beside the library, whose name
-PyTorch expects. A record, another JSON file, is written last:
+The task is read from standard input. When standard input is closed, the process ends with all compilers that it
+started. `LIBRARY` is the path of the shared library, and `OUTPUTS` a folder for other files. Operations that PyTorch
+looks up by name, such as the Cholesky decomposition, are listed in a JSON file beside the library, whose name PyTorch
+expects. A record, another JSON file, is written last:
 
-- `code`: the modules from which it was made, by name and hash
+- `code`: the modules from which the library was made, by name and hash
 - `parts`: the names of the parts of the loss
-- `digests`: the hashes of the library and of the file of operations, if there is one, by their names
-- `error`: why there is no library of a step that cannot be traced or compiled
+- `digests`: the hashes of the library and of the operations file (if any), by file name
+- `error`: the reason why a step cannot be traced or compiled
 """
 
 import contextlib
@@ -51,33 +51,33 @@ class StepTask:
     """A step to compile."""
 
     config: Mapping[str, Value]
-    """Those keys and values of a trial on which the code of its step depends."""
+    """The keys and values of a trial on which the code of its step depends."""
     shapes: Shapes
     step: StepShape
 
     @classmethod
     def of(cls, config: TrialConfig, shapes: Shapes, step: StepShape) -> "StepTask":
-        """The step of this shape of a trial."""
+        """The task for a trial's step of this shape."""
         sections = ["options", *task_of(config.method).step_sections]
         keys = {key for name in sections for key in vars(getattr(config, name))} | TRAINING | {"method"}
         kept = keys - fusible_keys(config.method)
         return cls({key: value for key, value in config.complete().items() if key in kept}, dict(shapes), step)
 
     def trial(self) -> TrialConfig:
-        """A trial with such a step."""
+        """A trial that has this step."""
         accumulate = int(self.config.get("accumulate") or 1)
-        least = {"batch_size": 2 * accumulate} if accumulate > 1 else {}  # its own is in the layouts of the inputs
+        least = {"batch_size": 2 * accumulate} if accumulate > 1 else {}  # the real size is in the inputs' layouts
         return resolve_sent({**self.config, **least, **({"clip_grad_norm": 1.0} if self.step.clips else {})})
 
     @classmethod
     def of_json(cls, text: bytes) -> "StepTask":
-        """The task that `json` wrote."""
+        """The task from the JSON that `json` wrote."""
         plain = json.loads(text)
         shapes = {name: tuple(shape) for name, shape in plain["shapes"].items()}
         return cls(plain["config"], shapes, StepShape.of_plain(plain["step"]))
 
     def json(self) -> bytes:
-        """It as JSON, for another process."""
+        """The task as JSON for another process."""
         return json.dumps({"config": self.config, "shapes": self.shapes, "step": self.step.plain()}).encode()
 
     def digest(self, environment: object) -> str:
@@ -86,17 +86,18 @@ class StepTask:
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 
 
-# What compiled code depends on: the code that this process has loaded, and the environment that it runs in.
+# The dependencies of compiled code: the code that this process has loaded, and its environment.
 
 INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Folders of the standard library and of installed packages, whose versions are in `environment`."""
 OWN = "trainables"
-"""The package whose modules count wherever it is installed; `__name__` is `__main__` where this module is run."""
+"""The package whose modules always count, wherever it is installed. `__name__` is `__main__` when this module is
+run."""
 
 
 def loaded_code() -> dict[str, str]:
-    """Name -> hash of each loaded module of this project, and of those that were not installed, such as the user's.
-    The module that was run as a program counts under its own name."""
+    """Name -> hash of each loaded module of this project and of modules that were not installed, such as the user's. A
+    module that was run as a program counts under its own name."""
     run = getattr(sys.modules["__main__"], "__spec__", None)
     names = {*sys.modules, *([run.name] if run else [])}
     paths = {name: _path(name) for name in sorted(names) if not name.endswith("main__")}
@@ -104,7 +105,7 @@ def loaded_code() -> dict[str, str]:
 
 
 def is_unchanged(code: Mapping[str, str]) -> bool:
-    """Whether each module, as this process has it or would import it, has this hash."""
+    """Whether each module that this process has loaded or would import has this hash."""
     return all((path := _path(name)) and file_hash(path) == digest for name, digest in code.items())
 
 
@@ -113,7 +114,7 @@ def file_hash(path: str) -> str:
 
 
 def environment() -> list[str]:
-    """PyTorch, Python, all installed packages with their versions, and the instructions of this processor."""
+    """PyTorch, Python, all installed packages with their versions, and this processor's instruction sets."""
     folders = filter(os.path.isdir, sorted(set(INSTALLED[2:])))
     packages = [name for folder in folders for name in os.listdir(folder) if name.endswith("-info")]
     return [str(torch.__version__), sys.version, platform.machine(), *sorted(packages), *_processor()]
@@ -133,7 +134,7 @@ def _is_own(name: str, path: str) -> bool:
 
 
 def _processor() -> list[str]:
-    """Model and instructions of the CPU; code is compiled for these."""
+    """Model and instruction sets of the CPU, for which code is compiled."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -146,25 +147,25 @@ def _processor() -> list[str]:
 # Tracing and compiling.
 
 FEWER_FUSIONS = {"max_fusion_size": 3}
-"""Options with which a step is compiled again that PyTorch could not compile: it fuses at most three operations.
+"""Options for recompiling a step that PyTorch failed to compile: fuse at most three operations.
 
-Of SwAV stepped alone PyTorch 2.15 fuses the outer loops of the prototypes' gradient and update, and fails on a buffer
-that the update must wait for without reading it (`KeyError`). Such a step takes 3.5 ms with these options and 3.4 ms
-without any fusion of outer loops (one core)."""
+For a single SwAV member PyTorch 2.15 fuses the outer loops of the prototypes' gradient and update, and fails on a
+buffer that the update must wait for without reading it (`KeyError`). The step takes 3.5 ms with these options and 3.4
+ms without any fusion of outer loops (one core)."""
 RECORD, OPERATIONS = ".record", ".json"
-"""Suffixes of the record and of the file of operations."""
+"""Suffixes of the record and of the operations file."""
 LENGTH = struct.Struct(">Q")
-"""Number of bytes of the task, which goes before it."""
+"""Format of the task's length in bytes, which is sent before the task."""
 
 
 class UntraceableError(Exception):
-    """A step that is not the same operations for all values of its tensors, in one line."""
+    """A step's operations depend on the values of its tensors. The message is one line."""
 
 
 def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
     """Return the graph of a step, its arguments of the right shapes, and the names of the parts of the loss. Raises
-    UntraceableError where the step reads the value of a tensor, or raises an error."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # with it comes the compiler: 1 s and 150 MB
+    UntraceableError if the step reads the value of a tensor or raises an error."""
+    from torch.fx.experimental.proxy_tensor import make_fx  # imports the compiler: 1 s and 150 MB
 
     config, step = task.trial(), task.step
     models = build_models([config], task.shapes) * step.size
@@ -178,7 +179,7 @@ def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
     arguments = [leaf.detach() for leaf in leaves]
     try:
         graph = make_fx(lambda *leaves: function(*tree_unflatten(leaves, nesting)), tracing_mode="fake")(*arguments)
-    except Exception as error:  # a method of the user may raise anything
+    except Exception as error:  # the user's own method may raise anything
         raise UntraceableError(f"a step cannot be traced: {error_line(error)}") from error
     return graph, arguments, names
 
@@ -192,7 +193,7 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
     record: dict[str, Any] = {"digests": {}}
     try:
         graph, arguments, record["parts"] = trace(task)
-        record["code"] = loaded_code()  # before the compiler makes modules of its own
+        record["code"] = loaded_code()  # before the compiler makes its own modules
         record["digests"] = _compile(graph, arguments, library, outputs)
     except UntraceableError as error:
         record |= {"error": str(error), "code": loaded_code()}
@@ -206,7 +207,7 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
 
 
 def _move(made: Path, path: Path) -> None:
-    """Rename a file of the same disk such that it is there as a whole, or not at all, after a crash of the machine."""
+    """Rename a file on the same disk such that it exists completely or not at all after a crash of the machine."""
     _to_disk(made)
     os.replace(made, path)
     _to_disk(path.parent)
@@ -221,8 +222,8 @@ def _to_disk(path: Path) -> None:
 
 
 def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs: Path) -> dict[str, str]:
-    """Compile a graph, with fewer fusions if PyTorch fails at it. Return the hashes of the library and of the file of
-    operations, if there is one, by their names. Raises InductorError."""
+    """Compile a graph, with fewer fusions if PyTorch fails. Return the hashes of the library and of the operations file
+    (if any), by file name. Raises InductorError."""
     from torch._inductor import aot_compile
     from torch._inductor.exc import InductorError
 
@@ -244,7 +245,7 @@ def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs
 
 
 def _of_this_machine(error: Any) -> bool:
-    """Whether this machine is to blame for PyTorch's error, so that a step may be compiled on another, or later."""
+    """Whether this machine caused PyTorch's error, so that the step may compile on another machine or later."""
     from torch._inductor.exc import CppCompileError
 
     return isinstance(error.inner_exception, CppCompileError | OSError | MemoryError)
@@ -256,7 +257,7 @@ def error_line(error: Exception) -> str:
 
 
 def send(task: StepTask, pipe: IO[bytes]) -> None:
-    """Write a task for a process of this module; the pipe stays open."""
+    """Send a task to a process of this module; the pipe stays open."""
     content = task.json()
     with contextlib.suppress(BrokenPipeError):
         pipe.write(LENGTH.pack(len(content)) + content)
@@ -271,7 +272,7 @@ def main() -> None:
 
     def end_with_parent() -> None:
         os.read(pipe.fileno(), 1)
-        os.killpg(0, signal.SIGKILL)  # with the compilers that it started
+        os.killpg(0, signal.SIGKILL)  # together with the compilers that it started
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     build(task, Path(sys.argv[1]), Path(sys.argv[2]))

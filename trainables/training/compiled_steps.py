@@ -1,12 +1,12 @@
-"""The compiled steps of this user on this machine: shared libraries in a folder of the user's own. `StepCompiler`
-finds or makes those of a cohort, which trains with eager steps where there are none.
+"""This user's compiled steps on this machine: shared libraries in a private folder. `StepCompiler` finds or makes the
+steps of a cohort; without them the cohort trains with eager steps.
 
-They are machine code, so they are neither written to a store nor read from one: each machine compiles for itself. One
-is loaded only with the hash that its record says, because a damaged one would crash the process.
+Libraries are machine code, so they are neither written to a store nor read from a store: each machine compiles for
+itself. A library is loaded only if it has the hash in its record, because a damaged library would crash the process.
 
-PyTorch's own cache for `torch.compile` was measured beside them (VJE with the MLP on the digits, one core, PyTorch
-2.14): a step takes 1.49 instead of 1.38 ms, the first step of a process 5.7 instead of 0.02 CPU seconds, and the
-process 250 MB more, because tracing and the compiler are loaded in every one that trains.
+For comparison, with PyTorch's own cache for `torch.compile` (VJE with the MLP on `digits`, one core, PyTorch 2.14) a
+step takes 1.49 instead of 1.38 ms, the first step of a process 5.7 instead of 0.02 CPU seconds, and the process 250 MB
+more, because every training process loads tracing and the compiler.
 """
 
 import contextlib
@@ -32,15 +32,15 @@ from trainables.sections import TrialConfig
 from trainables.training.compile_step import RECORD, StepTask, environment, error_line, file_hash, is_unchanged, send
 
 SCRATCH = "compiler"
-"""Folder of the compiler's own files, within that of the libraries."""
+"""Folder of the compiler's own files, within the folder of libraries."""
 ABANDONED = 3600.0
-"""Seconds after which files of a compilation that did not end are deleted."""
+"""Seconds after which files of an unfinished compilation are deleted."""
 TURN = 0.05
-"""Seconds between two checks of a compilation that is under way."""
+"""Seconds between two checks of a running compilation."""
 
 
 class CompilationError(Exception):
-    """A step that cannot be compiled, in one line that says why."""
+    """A step cannot be compiled. The message is one line with the reason."""
 
 
 def default_folder() -> Path:
@@ -58,9 +58,9 @@ class LibraryFolder:
         object.__setattr__(self, "path", Path(os.path.realpath(self.path)))  # a link could be changed after a check
 
     def find(self, task: StepTask, notify: Callable[[str], None] = lambda line: None) -> SharedLibrary | None:
-        """Return the library of a step; None if it is to be compiled. `notify` is called with a line if that is so
-        because it is damaged. Raises CompilationError where it is known that it cannot be compiled, or where another
-        user could have written the folder."""
+        """Return the library of a step; None if it must be compiled. `notify` is called with a line if this is because
+        the library is damaged. Raises CompilationError if the step is known not to compile, or if another user could
+        have written the folder."""
         library = self._library(task)
         with self._used():
             check_closed(self.path)
@@ -75,7 +75,7 @@ class LibraryFolder:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             whole = False
         if not whole or not (error or library.name in digests):
-            notify(f"the compiled step {library} is damaged, so it is compiled anew")
+            notify(f"the compiled step {library} is damaged, so it is compiled again")
             return None
         if error:
             raise CompilationError(error)
@@ -87,10 +87,10 @@ class LibraryFolder:
         wait: Callable[[], None] = lambda: None,
         notify: Callable[[str], None] = lambda line: None,
     ) -> SharedLibrary:
-        """Return the library of a step, compiled first if it has to be.
+        """Return the library of a step, compiling it first if necessary.
 
-        Of several processes that need it one compiles it, and the others wait. `wait` is called all the while; if it
-        raises, the compilation ends. `notify`: as for `find`. Raises CompilationError.
+        If several processes need it, one compiles it and the others wait. `wait` is called repeatedly; if it raises,
+        the compilation ends. `notify`: as in `find`. Raises CompilationError.
         """
         found = self.find(task, notify)
         if found:
@@ -109,7 +109,7 @@ class LibraryFolder:
 
     @contextlib.contextmanager
     def _used(self) -> Iterator[None]:
-        """Context that raises CompilationError where the folder must not or cannot be used."""
+        """Context that raises CompilationError if the folder must not or cannot be used."""
         try:
             yield
         except OpenFolderError as error:
@@ -121,10 +121,10 @@ class LibraryFolder:
         return self.path / f"{task.digest(_environment())}.so"
 
     def _compile(self, task: StepTask, wait: Callable[[], None]) -> None:
-        """Compile a step in a process of its own."""
+        """Compile a step in its own process."""
         scratch = self.path / SCRATCH
         scratch.mkdir(mode=0o700, exist_ok=True)
-        for left in scratch.glob("tmp*"):  # by a process that was killed
+        for left in scratch.glob("tmp*"):  # left by a killed process
             if time.time() - left.stat().st_mtime > ABANDONED:
                 shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(dir=scratch) as outputs:
@@ -141,14 +141,14 @@ class LibraryFolder:
             if process.returncode:
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines() or ["no reason was given"]
-                killed = [line for line in lines if "signal terminated program" in line]  # g++, of its own compiler
+                killed = [line for line in lines if "signal terminated program" in line]  # g++, on its own compiler
                 raise CompilationError(f"a step cannot be compiled: {(killed or lines)[-1]}")
 
 
 @contextlib.contextmanager
 def _started(arguments: list[str], scratch: Path, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that builds a library, and end it and all compilers that it started. PyTorch keeps precompiled
-    headers in `scratch`, which the next compilation needs again."""
+    """Start a process that builds a library; at the end, end it and all compilers that it started. PyTorch keeps
+    precompiled headers in `scratch`, which the next compilation reuses."""
     options = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TMPDIR": str(scratch), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "trainables.training.compile_step", *arguments],
@@ -171,7 +171,7 @@ def _started(arguments: list[str], scratch: Path, errors: IO[bytes]) -> Iterator
 
 @contextlib.contextmanager
 def _locked(path: Path, wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a file. A process that dies lets go of it."""
+    """Hold a file's lock, which is released if the process dies."""
     with path.open("w") as file:
         while True:
             try:
@@ -191,7 +191,8 @@ _environment = functools.cache(environment)
 
 
 _libraries: dict[tuple[object, ...], Library] = {}
-"""The libraries that this process has found, by folder and step: it trains many cohorts of the same shapes."""
+"""Cache of the libraries that this process has found, by folder and step, because it trains many cohorts of the same
+shapes."""
 
 
 class StepCompiler:
@@ -204,19 +205,19 @@ class StepCompiler:
         *,
         build: bool = True,
     ) -> None:
-        """`notify` is called with a line for the user: once if steps cannot be compiled, and for each compiled step
-        that is damaged. With `build=False` only steps that were compiled before are found."""
+        """`notify` is called with a line for the user: once if steps cannot be compiled, and for each damaged compiled
+        step. `build=False` only finds steps that were compiled before."""
         self._notify, self._folder, self._build = notify, folder or LibraryFolder(default_folder()), build
         self._found, self._failed = False, False
 
     @property
     def compiled(self) -> bool:
-        """Whether all steps so far are compiled ones, and there was one."""
+        """Whether at least one step has run and all steps so far were compiled."""
         return self._found and not self._failed
 
     def finder(self, config: TrialConfig, shapes: Shapes, wait: Callable[[], None]) -> FindLibrary:
-        """Return what finds the libraries of a cohort whose members are like `config`. `wait` is called while a library
-        is compiled, and may raise to end that."""
+        """Return the function that finds the libraries of a cohort whose members are like `config`. `wait` is called
+        while a library is compiled, and may raise to end the compilation."""
 
         def find(step: StepShape) -> Library | None:
             task = StepTask.of(config, shapes, step)

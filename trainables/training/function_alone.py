@@ -1,4 +1,4 @@
-"""One trial of a function, trained in this process to be looked at or kept, without a sweep."""
+"""Train one trial of a function in this process, to inspect or keep it, without a sweep."""
 
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -18,8 +18,8 @@ def train_function_alone(
     emit: Callable[[Report], None] = lambda report: None,
     folder: str = ".",
 ) -> tuple[Member, Mapping[str, torch.Tensor]]:
-    """Train a trial to its end, and return it and what it gave to `trial.keep`. `emit` is called with its reports, and
-    `folder` is that of the sweep's file. Raises what the function raises."""
+    """Train a trial to its end, and return it and what it passed to `trial.keep`. `emit` is called with its reports;
+    `folder` is the folder of the sweep's file. Raises the function's exceptions."""
     last, kept = list[Report](), dict[str, torch.Tensor]()
     method = method_of(config.method)
     assert issubclass(method, FunctionMethod)

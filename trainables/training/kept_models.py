@@ -1,7 +1,7 @@
-"""The models of a cohort's members that are kept: of the last epoch or the best one.
+"""The kept models of a cohort's members: of the last or the best epoch.
 
-The best models so far are part of the progress, and so of each checkpoint: a training that is resumed has the same
-ones. Those of members that end early are handed over at once, and before any checkpoint of a later epoch.
+The best models so far are part of the progress and thus of each checkpoint, so a resumed training has the same models.
+Models of members that end early are handed over immediately, before any checkpoint of a later epoch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Keep = Callable[[int, TrainedModel], None]
 
 
 class ModelKeeper:
-    """Hands over models of a cohort that trains. All peers make the same calls; the first one alone keeps models."""
+    """Hands over the models of a training cohort. All peers make the same calls; only the first one keeps models."""
 
     def __init__(self, cohort: TrainingCohort, ranking: EpochRanking | None, keep: Keep | None) -> None:
         self._cohort, self._ranking, self._keep = cohort, ranking, keep
@@ -31,14 +31,14 @@ class ModelKeeper:
         return progress if progress.best else replace(progress, best=(None,) * len(progress.ended))
 
     def after_epoch(self, progress: Progress) -> Progress:
-        """Called when an epoch has been trained, and reported where that is due, and no verdict has been applied yet:
-        the weights are those that the report is of. Returns the progress with the members that are at their best."""
+        """Called after an epoch was trained and, if due, reported, but before a verdict is applied: the weights are the
+        ones in the report. Returns the progress with updated best epochs."""
         if self._ranking and progress.reports and progress.reports[-1].epoch == progress.epoch:
             return self._with_best(progress, progress.reports[-1], self._ranking)
         return progress
 
     def hand_over(self, progress: Progress) -> None:
-        """Hand over the models of the running members as they are now."""
+        """Hand over the current models of the running members."""
         self._cohort.evaluate_to_keep(progress.running)
         self._hand_over({index: progress.epoch for index in progress.running})
 
@@ -55,8 +55,8 @@ class ModelKeeper:
         return replace(progress, best=tuple(best))
 
     def finish(self, progress: Progress, members: Sequence[int]) -> None:
-        """Called when these members have finished, and were evaluated as at the end of training, before that is
-        reported. Their weights may change here."""
+        """Called when these members have finished and had their final evaluation, before it is reported. May change
+        their weights."""
         epoch = progress.epoch
         best = {index: progress.best[index] for index in members} if progress.best else {}
         earlier = {index: model for index, model in best.items() if model and model.epoch < epoch}
@@ -66,7 +66,7 @@ class ModelKeeper:
         self._hand_over({index: earlier[index].epoch if index in earlier else epoch for index in members})
 
     def _hand_over(self, epochs: Mapping[int, int]) -> None:
-        """Hand over the models of members. `epochs`: index of each member -> the epoch of its model."""
+        """Hand over models of members. `epochs`: index of each member -> the epoch of its model."""
         if self._keep:
             for index, model in self._cohort.trained_models(epochs):
                 own = epochs[index]
@@ -76,8 +76,9 @@ class ModelKeeper:
 def lacks_models(
     progress: Progress, cohort: TrainingCohort, ranking: EpochRanking | None, is_kept: Callable[[int], bool] | None
 ) -> bool:
-    """Whether models of earlier epochs that are to be kept are neither in a checkpoint's progress nor kept: it was made
-    by a training that was asked for others. `is_kept` is None where no models are kept, or another peer keeps them."""
+    """Whether models of earlier epochs that must be kept are neither in a checkpoint's progress nor kept already,
+    because the checkpoint comes from a training that kept other models. `is_kept` is None if no models are kept, or
+    another peer keeps them."""
     if is_kept:
         finished = [index for index, member in enumerate(progress.ended) if member and member.status == "finished"]
         if not all(map(is_kept, finished)):
@@ -94,7 +95,7 @@ def lacks_models(
 
 
 def _alike(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
-    """Whether they have equal names, shapes and types."""
+    """Whether two sets of tensors have equal names, shapes and types."""
     return first.keys() == second.keys() and all(
         (first[name].shape, first[name].dtype) == (second[name].shape, second[name].dtype) for name in second
     )

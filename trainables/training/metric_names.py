@@ -1,4 +1,4 @@
-"""The names of the metrics that trials report, losses included."""
+"""The names of the metrics that trials report, including losses."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -17,28 +17,29 @@ def may_be_undefined(metric: str) -> bool:
 
 
 def ranking_of(metric: str) -> EpochRanking:
-    """How a metric ranks epochs. Raises ValueError for one of which neither higher nor lower values are better."""
+    """How a metric ranks epochs. Raises ValueError for a metric without a better direction."""
     family = family_of(metric)
     if family is None or family.direction is None:
-        raise ValueError(f"epochs are ranked by a metric that is better higher or lower, but got {metric}")
+        raise ValueError(f"epochs are ranked by a metric with a direction (maximize or minimize), but got {metric}")
     return EpochRanking(metric, family.direction == "maximize")
 
 
 MANY_CLASSES = 10
-"""Number of classes of which trials report every metric."""
+"""A number of classes with which trials report every metric."""
 
 
 def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[str, ...]:
-    """Names of all metrics that the reports of a trial on data of `classes` classes can hold. With `last=False` those
-    that reports before the last one can hold. Raises ValueError, with a one-line message, if two have one name."""
+    """Names of all metrics in the reports of a trial on data with `classes` classes; `last=False` leaves out metrics
+    that only the last report contains. Raises ValueError, with a one-line message, if two metrics have the same
+    name."""
     method = method_of(config.method)
     losses = ("loss", *map(method.metric_of_part, method.parts_of(config.options)))
     names = (*losses, *task_of(config.method).metric_names(config, method, classes, last))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
-            f"each metric of a trial must have a name of its own, but two of {config.method} are named {twice!r}; "
-            "rename the part of its losses, or the attribute of its data set, that is named so"
+            f"each metric of a trial must have a unique name, but two of {config.method} are named {twice!r}; rename "
+            "the loss part or the data set's attribute with this name"
         )
     return names
 

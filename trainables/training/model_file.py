@@ -1,6 +1,6 @@
-"""A trained model as bytes: a safetensors file with the weights, and all that the model is rebuilt from beside them.
+"""A trained model as bytes: a safetensors file with the weights and everything else that rebuilds the model.
 
-The file holds no code. Its metadata are those of `model_metadata`.
+The file contains no code. Its metadata are those of `model_metadata`.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from trainables.sections import TrialConfig, Value
 from trainables.training.model_metadata import ENTRY, FORMAT, digest_of, read_metadata
 
 IN_NUMPY = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool}
-"""Types of tensors that NumPy has, too."""
+"""Tensor types that NumPy also has."""
 ARRAYS = "kept/"
-"""Prefix, in a file, of the names of arrays that are no weights. No name of a weight has a slash."""
+"""Prefix, in a file, of the names of arrays that are not weights. Names of weights contain no slash."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class TrainedModel:
 
     config: TrialConfig
     tensors: Mapping[str, Tensor]
-    """Name -> parameter or buffer of its method."""
+    """Name -> parameter or buffer of the method."""
     shapes: Shapes
     """Shape of one example of each entry of a batch."""
     inputs: Mapping[str, Any]
@@ -48,23 +48,23 @@ class TrainedModel:
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     """See `KeptResults.arrays`."""
     epoch: int | None = None
-    """The epoch, counted from 1, after which it was copied; None: the last."""
+    """The epoch (counted from 1) of these weights; None for the last epoch."""
 
     @property
     def epochs(self) -> int:
-        """Epochs that it has trained."""
+        """Number of epochs that the model was trained."""
         return self.config.training.epochs if self.epoch is None else self.epoch
 
     @torch.no_grad()
     def build(self) -> Any:
-        """The model as its task gives it to users, in evaluation mode; of a function, the tensors by name that it gave
-        to `trial.keep`, of files their bytes. Raises ModelError if the tensors are not those
-        of the method, which is built without memory first: the metadata can declare any width."""
+        """The model in the form in which its task returns it to users, in evaluation mode; for a function, what it
+        passed to `trial.keep`: tensors by name, or the bytes of files. Raises ModelError if the tensors are not those
+        of the method. The method is first built without memory, because the metadata can declare any width."""
         if is_function(self.config.method):
             return dict(self.tensors)
         try:
             with _at_most(self.tensors), torch.random.fork_rng(devices=[]):
-                with contextlib.suppress(RuntimeError), torch.device("meta"):  # some cannot be built without memory
+                with contextlib.suppress(RuntimeError), torch.device("meta"):  # some methods need memory
                     self._check(self._method())
                 method = self._method()
             self._check(method)
@@ -73,9 +73,9 @@ class TrainedModel:
             return task_of(self.config.method).model(self.config, method.eval(), self.inputs, self.arrays).eval()
         except ModelError:
             raise
-        except Exception as error:  # a method may raise anything for shapes and inputs that a file declares
+        except Exception as error:  # a method may raise anything for shapes and inputs from a file
             reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise ModelError(f"{self.config.method} cannot be built of it: {reason}") from error
+            raise ModelError(f"{self.config.method} cannot be built from it: {reason}") from error
 
     def _method(self) -> Method:
         """The method with new weights."""
@@ -87,7 +87,7 @@ class TrainedModel:
         own = dict(method.named_parameters()) | dict(method.named_buffers())
         if own.keys() != self.tensors.keys():
             name = min(own.keys() ^ self.tensors.keys())
-            raise ModelError(f"its tensors must be those of {self.config.method}, but they differ in {name}")
+            raise ModelError(f"its tensors must match {self.config.method}, but differ in {name}")
         for name, tensor in own.items():
             saved = self.tensors[name]
             if saved.shape != tensor.shape or saved.dtype != tensor.dtype:
@@ -97,9 +97,9 @@ class TrainedModel:
 
 @contextlib.contextmanager
 def _at_most(tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Context in which a module that this thread builds raises ModelError once it has far more parameters and buffers,
-    or far larger ones, than these: before they are initialised, so that the memory of large ones is never used."""
-    # A model is built twice, and what is frozen is built as parameters before it becomes buffers.
+    """Context in which building a module in this thread raises ModelError once it has far more or far larger parameters
+    and buffers than these. This happens before they are initialised, so the memory of large tensors is never used."""
+    # A model is built twice, and frozen parts are built as parameters before they become buffers.
     counts = [4 * len(tensors) + 100, 4 * sum(tensor.numel() for tensor in tensors.values()) + 2**20]
     thread = threading.get_ident()
 
@@ -120,8 +120,8 @@ def _at_most(tensors: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:
-    """Return a safetensors file of the model. `facts` are further keys of its metadata; equal models with equal facts
-    have equal files."""
+    """Return a safetensors file of the model. `facts` are additional keys of the metadata; equal models with equal
+    facts have equal files."""
     tensors = {**model.tensors, **{f"{ARRAYS}{name}": array for name, array in model.arrays.items()}}
     content = {
         "format": FORMAT,
@@ -134,13 +134,13 @@ def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:
     metadata = {ENTRY: json.dumps({**facts, **content}, sort_keys=True)}
     if not {tensor.dtype for tensor in tensors.values()} <= IN_NUMPY:
         return save(tensors, metadata)
-    # The same bytes in less than half the time, because it does not compare the storages of all tensors.
+    # Gives the same bytes in less than half the time, because it does not compare the storages of all tensors.
     return save_arrays({name: tensor.numpy() for name, tensor in tensors.items()}, metadata)
 
 
 def unpack_model(data: bytes) -> TrainedModel:
-    """Read what `pack_model` returned. Raises ModelError if the file is damaged, of another format, or of a model that
-    this version of the code does not know, and NotImportedError for a method of the user that was not imported."""
+    """Read the result of `pack_model`. Raises ModelError if the file is damaged, of another format, or of a model
+    unknown to this version of the code, and NotImportedError if the user's own method was not imported."""
     content = read_metadata(data)
     try:
         tensors = load(data)

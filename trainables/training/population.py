@@ -19,20 +19,20 @@ from trainables.validation import above, at_least, between, checked, one_of
 
 @checked
 class PopulationRule:
-    """The rule by which members move. It has no state: the same report gets the same verdict in any process."""
+    """The rule by which members move. It is stateless: the same report gets the same verdict in any process."""
 
     metric: str
-    """Metric that members are ranked by; a member without a value ranks last."""
+    """Metric by which members are ranked; a member without a value ranks last."""
     direction: Annotated[Literal["maximize", "minimize"], one_of("maximize", "minimize")]
     every: Annotated[int, at_least(1)]
     """Epochs between moves. Members move after the report of such an epoch."""
     share: Annotated[float, between(0, 0.5, above=True)]
-    """Share of the running members that move, in (0, 0.5]: the worst ones, each to one of as many best. At least one
-    member moves if two or more are running."""
+    """Share of the running members that move, in (0, 0.5]: each of the worst members copies one of equally many best
+    members. At least one member moves if two or more are running."""
     factor: Annotated[float, above(1)]
-    """Each hyperparameter is multiplied or divided by it with equal probability; `factor > 1`."""
+    """Factor by which each hyperparameter is multiplied or divided, with equal probability; `factor > 1`."""
     ranges: Mapping[str, tuple[float, float]]
-    """Key -> its smallest and largest value. The keys are the hyperparameters that are adapted."""
+    """Key of an adapted hyperparameter -> its smallest and largest value."""
 
     def __post_init__(self) -> None:
         for key, (low, high) in self.ranges.items():
@@ -40,7 +40,7 @@ class PopulationRule:
                 raise ValueError(f"`low <= high` must hold for each range, but got {key} from {low} to {high}")
 
     def judge_of(self, configs: Sequence[TrialConfig]) -> Judge:
-        """Return the judge of a cohort of these configs. Raises ValueError for a range of a key that cannot be
+        """Return the judge of a cohort with these configs. Raises ValueError for a range of a key that cannot be
         adapted."""
         adaptable = adaptable_keys(configs[0].method)
         for key in self.ranges:
@@ -69,8 +69,8 @@ class PopulationRule:
         return judge
 
     def _best_and_worst(self, report: Report) -> tuple[list[int], list[int]]:
-        """Indices of the best running members, leaving out those without a value, and of as many of the worst. Of
-        members with equal values the first ranks higher. Raises ValueError if the report lacks the metric."""
+        """Indices of the best running members, without members that have no value, and of equally many of the worst.
+        Among equal values the first member ranks higher. Raises ValueError if the report lacks the metric."""
         running = [index for index, member in enumerate(report.members) if member.status == "running"]
         ranked = sorted(running, key=lambda index: self._rank(report.members[index]))
         count = min(max(1, math.floor(self.share * len(ranked) + 1e-9)), len(ranked) // 2)
@@ -99,7 +99,7 @@ class PopulationRule:
 def parse_schedule(text: str | None) -> tuple[dict[str, Any], ...]:
     """Parse `Member.schedule` into the member's moves; `text` is None for a member that never moved. Each move is a
     dict: the `epoch` after which it took place, the index of the member it copied (`from`), and the hyperparameters
-    from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`. Raises ValueError for text that is no such list."""
+    from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`. Raises ValueError for any other text."""
     moves: tuple[dict[str, Any], ...] = read_json(tuple[Mapping[str, int | float], ...], text) if text else ()
     return moves
 

@@ -1,9 +1,9 @@
-"""Measure a cohort with a few real steps on its device: step time and memory at several stack widths, how much
-processes that share the device slow each other down, and where the time of one trial's steps goes.
+"""Measure a cohort with a few real steps on its device: step time and memory at several stack widths, the slowdown of
+processes that share the device, and where the time of one trial's steps goes.
 
-For the second, each process (`python -m trainables.training.profiling`) reads requests from its standard input, one
-JSON object per line, and replies to each with a number: first all build their cohort, then all step it for the same
-time. They inherit the device from the process that starts them.
+To measure the slowdown, each process (`python -m trainables.training.profiling`) reads requests from standard input,
+one JSON object per line, and replies to each with a number: first all processes build their cohort, then all step it
+for the same time. They inherit the device from the process that starts them.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ from trainables.training.compiled_steps import StepCompiler
 from trainables.training.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
 
 STEP_SECONDS = 0.4
-"""Seconds for which all processes step at once, for each measurement."""
+"""Seconds for which all processes step simultaneously in each measurement."""
 
 
 TIMEOUT = 120.0
-"""Seconds after which the processes are killed, whatever they do."""
+"""Seconds after which the processes are killed in any case."""
 
 
 @trial_call()
@@ -48,9 +48,9 @@ def measure(
     configs: Sequence[TrialConfig], data: Path, device: torch.device | str, seconds: float = 3.0
 ) -> list[Measurement]:
     """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`. Width 1 is always
-    measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or the device runs
-    out of memory. Returns nothing for configs that do not train or that use several workers. Of functions the first
-    one alone is measured, by what it does between reports."""
+    measured. Measuring stops at the first larger width whose estimated time exceeds the limit or at which the device
+    runs out of memory. Returns nothing for configs that do not train or that use several workers. For functions only
+    the first config is measured, by the time between reports."""
     of_function = is_function(configs[0].method)
     if configs[0].training.processes > 1 or (configs[0].training.epochs == 0 and not of_function):
         return []
@@ -71,8 +71,8 @@ def measure(
 
 @contextlib.contextmanager
 def _frozen_objects() -> Iterator[None]:
-    """Context in which the garbage collector passes over the objects that exist: millions, where Ray is imported, and
-    it runs once before each width. In a process that has frozen objects of its own they stay frozen."""
+    """Context in which the garbage collector ignores the existing objects: there are millions if Ray is imported, and
+    the collector runs before each width. Objects that the process itself has frozen stay frozen."""
     frozen_before = gc.get_freeze_count()
     gc.collect()
     gc.freeze()
@@ -84,14 +84,14 @@ def _frozen_objects() -> Iterator[None]:
 
 
 def device_memory(device: torch.device | str) -> DeviceMemory:
-    """The memory that processes sharing the device may use together. Call it after a measurement: only then has the
-    process loaded everything that counts as overhead."""
+    """The memory that processes sharing the device may use together. Call this after a measurement, when the process
+    has loaded everything that counts as overhead."""
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         name = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB"
         return DeviceMemory(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
-    import psutil  # imported here because it may not be installed on a machine with GPUs
+    import psutil  # may be missing on machines with GPUs
 
     memory = psutil.virtual_memory()
     name = f"{_processor()}, {os.cpu_count()} cores, {memory.total >> 30} GiB"
@@ -108,7 +108,7 @@ def _processor() -> str:
 
 
 def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, held: int | None) -> Measurement:
-    """Measure one stack of all `configs`. Pass `held` if it is known: counting it copies the whole state."""
+    """Measure one stack of all `configs`. Pass `held` if it is known, because counting it copies the whole state."""
     bytes_before = peak_bytes(device, reset=True)
     cohort = _stepped(configs, data, device)
     seconds = _step_seconds(cohort, device)
@@ -118,7 +118,7 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, h
 
 
 def _stepped(configs: Sequence[TrialConfig], data: Path, device: torch.device) -> TrainingCohort | FunctionSteps:
-    """A cohort of these configs, or the first of them if they are of a function, that makes steps."""
+    """The object that makes steps: a cohort of these configs, or the first config if they are of a function."""
     method = method_of(configs[0].method)
     if issubclass(method, FunctionMethod):
         return FunctionSteps(configs[0], method, device)
@@ -126,8 +126,8 @@ def _stepped(configs: Sequence[TrialConfig], data: Path, device: torch.device) -
 
 
 def _step_seconds(cohort: TrainingCohort | FunctionSteps, device: torch.device) -> float:
-    """Seconds per step and member, the minimum of several. On one core only the time that this thread computes counts,
-    so that other processes, which may share the core now, do not."""
+    """Seconds per step and member, the minimum of several. On one core only this thread's CPU time counts, because
+    other processes may share the core."""
     alone = device.type == "cpu" and torch.get_num_threads() == 1 and isinstance(cohort, TrainingCohort)
     clock = time.thread_time if alone else time.perf_counter
     orders, times = cohort.orders(0), []
@@ -148,9 +148,9 @@ def measure_compiled(
     build: bool,
     wait: Callable[[], None] = lambda: None,
 ) -> float | None:
-    """Seconds per step and member of one stack of all `configs`, with compiled steps; None if they cannot be had. With
-    `build=False` only steps that were compiled before are measured. `wait` is called while steps are compiled, and may
-    raise to end that."""
+    """Seconds per step and member of one stack of all `configs` with compiled steps; None if they are not available.
+    `build=False` only measures steps that were compiled before. `wait` is called while steps are compiled, and may
+    raise to end the compilation."""
     device, compiler = torch.device(device), StepCompiler(build=build)
     seconds = _step_seconds(
         TrainingCohort(configs, data, device, None, raise_if_stopped=wait, compiler=compiler), device
@@ -166,8 +166,9 @@ def _tensor_bytes(state: Any) -> int:
 
 
 def peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first. On a CPU it is
-    resident memory of the process. Outside Linux that peak cannot be reset: it counts from the start of the process."""
+    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first. On a CPU this is
+    the resident memory of the process. Outside Linux the peak cannot be reset and counts from the start of the
+    process."""
     if device.type != "cuda":
         if reset:
             gc.collect()
@@ -184,7 +185,7 @@ def peak_bytes(device: torch.device, reset: bool = False) -> int:
     return torch.cuda.max_memory_allocated(device)
 
 
-# Contention: real steps of several processes at once.
+# Contention: real steps of several simultaneous processes.
 
 
 def measure_slowdowns(
@@ -199,9 +200,9 @@ def measure_slowdowns(
 ) -> dict[int, dict[int, float]]:
     """Return the slowdown of a step by stack width and number of processes.
 
-    `result[width][n]` is the time of a step while n processes share the device, divided by that of a process alone
-    (dimensionless, >= 1). n is 2, 4, ..., up to `max_processes` and to the number of processes whose cohorts fit into
-    memory. The processes share `cores` CPU cores and step for `seconds` each time.
+    `result[width][n]` is the time of a step while n processes share the device, divided by the time of a step of a
+    single process (dimensionless, >= 1). n is 2, 4, ..., up to `max_processes` and the number of processes whose
+    cohorts fit into memory. The processes share `cores` CPU cores and step for `seconds` each time.
     """
     with _started_processes(configs, data, torch.device(device), max_processes) as processes:
         slowdowns = {width: _slowdowns(processes, width, cores, seconds) for width in sorted(widths)}
@@ -225,7 +226,7 @@ def _slowdowns(processes: Sequence[subprocess.Popen[str]], width: int, cores: in
 
 
 def _request(processes: Sequence[subprocess.Popen[str]], request: dict[str, Any]) -> list[float]:
-    """Send a request to all processes, then read their replies. 0.0 from a process that failed or has ended."""
+    """Send a request to all processes, then read their replies. The reply of a failed or ended process is 0.0."""
     for process in processes:
         with contextlib.suppress(OSError):
             print(json.dumps(request), file=process.stdin, flush=True)
@@ -271,7 +272,7 @@ def _started_processes(
 def _serve(requests: IO[str], replies: IO[str]) -> None:
     """Main loop of a process that shares the device. The first line is the task: configs, data, device. Then `{"width":
     w}` builds a cohort (reply: 1), and `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The
-    reply is 0 where the device runs out of memory, or has done so since the last cohort was built."""
+    reply is 0 if the device runs out of memory or has done so since the last cohort was built."""
     task = json.loads(requests.readline())
     configs, device = [resolve_sent(config) for config in task["configs"]], torch.device(task["device"])
     cohort: TrainingCohort | FunctionSteps | None = None
@@ -303,10 +304,10 @@ def _step_time(cohort: TrainingCohort | FunctionSteps, device: torch.device, sec
     return (time.perf_counter() - begun) / done
 
 
-# Where the time of a step goes: one trial, for whoever looks at it.
+# Where the time of a step goes, for one trial.
 
 WARM_UP_STEPS, PROFILED_STEPS = 3, 20
-"""Steps that are made first, and steps that are measured."""
+"""Number of warm-up steps and of measured steps."""
 
 
 @dataclass(frozen=True)
@@ -314,23 +315,23 @@ class StepProfile:
     """Where the time of one trial goes."""
 
     seconds: Mapping[str, float]
-    """Seconds of a step by its part, one of `trainables.learners.phases.PARTS`."""
+    """Seconds per step in each part, a key of `trainables.learners.phases.PARTS`."""
     step: float
-    """Seconds of a step."""
+    """Seconds per step."""
     steps: int
-    """Steps of an epoch."""
+    """Steps per epoch."""
     evaluation: float
     """Seconds of the evaluation of a report."""
     last_evaluation: float
-    """Seconds of that of the last report."""
+    """Seconds of the evaluation of the last report."""
 
 
 def profile_trial(config: TrialConfig, data: Path, device: torch.device | str, trace: Path) -> StepProfile:
-    """Time `PROFILED_STEPS` steps of a trial and its evaluations, then write the trace of as many steps to the file
-    `trace`, in Chrome's format. Raises OSError if it cannot be written.
+    """Time `PROFILED_STEPS` steps of a trial and its evaluations, then write a trace of the same number of steps to the
+    file `trace`, in Chrome's format. Raises OSError if the file cannot be written.
 
-    Times are measured without the profiler, which slows small operations down. On a GPU each part is waited for, so
-    that what it started counts as its own.
+    Times are measured without the profiler, which slows down small operations. On a GPU the measurement waits for each
+    part, so that work started by a part counts as the part's.
     """
     device = torch.device(device)
     cohort, seconds = TrainingCohort([config], data, device, width=None), dict.fromkeys(PARTS, 0.0)
@@ -383,5 +384,5 @@ def profile_trial(config: TrialConfig, data: Path, device: torch.device | str, t
 
 if __name__ == "__main__":
     reply_stream = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # anything else that is printed goes to standard error, so that it is not read as a reply
+    os.dup2(2, 1)  # anything else that is printed goes to standard error, so it is not read as a reply
     _serve(sys.stdin, reply_stream)

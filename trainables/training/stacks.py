@@ -1,4 +1,4 @@
-"""The initial models of a cohort, and stacks of them with the learner that their method needs."""
+"""The initial models of a cohort, and stacks of them with the method's learner."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,9 +20,9 @@ from trainables.sections import TrialConfig
 
 @torch.no_grad()
 def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]:
-    """The model of each member, for batches of these shapes. Members of one stream share one model, which has the
-    fusible hyperparameters of the first of them; `build_stack` gives each member its own. Weights that `__init__` or
-    `train()` freezes by `requires_grad_(False)` are buffers. The state of torch's global generator is unchanged."""
+    """The model of each member, for batches of these shapes. Members of one stream share one model with the fusible
+    hyperparameters of the first member; `build_stack` sets each member's own. Weights that `__init__` or `train()`
+    freezes with `requires_grad_(False)` become buffers. torch's global generator keeps its state."""
     models: dict[tuple[object, ...], Method] = {}
     keys = [stream_key(config) for config in configs]
     for key, config in zip(keys, configs, strict=True):
@@ -44,7 +44,7 @@ def build_stack(
     find_library: FindLibrary | None = None,
 ) -> StackedMembers:
     """Stack initial models of these configs, with the fusible hyperparameters of each. `streams`: the index of each
-    member's data stream. With `find_library` the steps of members that learn by gradients are compiled."""
+    member's data stream. With `find_library`, steps of members that learn by gradients are compiled."""
     stack = _stack(models, configs, streams, device, peers, find_library)
     for name in models[0].fusible:
         stack.set_hyperparameter(name, [float(getattr(config.options, name)) for config in configs])
@@ -59,7 +59,7 @@ def _stack(
     peers: Peers,
     find_library: FindLibrary | None,
 ) -> StackedMembers:
-    """The same, with the hyperparameters of the models."""
+    """As `build_stack`, with the hyperparameters of the models."""
     first = configs[0]
     common: dict[str, Any] = {"streams": streams, "device": device, "peers": peers}
     if models[0].fitted():
@@ -74,7 +74,7 @@ def _stack(
 
 
 def _optimiser(config: TrialConfig) -> MakeOptimiser:
-    """The optimiser that a trial asks for."""
+    """The optimiser that a trial's config defines."""
     name = config.optimiser.optimiser
     if name in ("adam", "adamw"):
         return partial(StackedAdam, epsilon=config.optimiser.adam_epsilon, decoupled=name == "adamw")

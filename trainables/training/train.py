@@ -1,7 +1,7 @@
-"""The training loop: the configs of one cohort in, an iterator of reports out; and what happens between two steps: a
+"""The training loop: the configs of one cohort in, an iterator of reports out; and the actions between two steps: a
 heartbeat, a checkpoint, or a requested stop.
 
-It depends on neither Ray nor pandas nor the store: the caller decides where reports and checkpoints go.
+It depends on neither Ray nor pandas nor the store; the caller decides where reports and checkpoints go.
 """
 
 import json
@@ -41,7 +41,7 @@ from trainables.training.metric_names import may_be_undefined, ranking_of
 from trainables.training.model_file import TrainedModel
 
 STEPS_BETWEEN_AGREEMENTS = 8
-"""Steps between two agreements of processes that train together; to agree, each waits for all others."""
+"""Steps between two agreements of processes that train together. To agree, each process waits for all others."""
 
 
 HEARTBEAT_SECONDS = 5.0
@@ -49,16 +49,16 @@ HEARTBEAT_SECONDS = 5.0
 
 
 CONTINUE, HEARTBEAT, SAVE, STOP = range(4)
-"""What a process requests after a step; peers all do the largest request."""
+"""Actions after a step. All peers take the largest action that any of them needs."""
 
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """What a training resumes from and where its checkpoints go."""
+    """The checkpoint from which a training resumes, and the callback for its checkpoints."""
 
     resume: bytes | None = None
     """A checkpoint. The reports before it are yielded again, then training continues, bit for bit on the CPU. A
-    checkpoint of other configs is ignored. So is a damaged one, about which `Callbacks.notify` is called."""
+    checkpoint of other configs is ignored, as is a damaged checkpoint, for which `Callbacks.notify` is called."""
     save: Callable[[bytes], None] | None = None
     """Called with a checkpoint after every `every` seconds of training."""
     every: float = SAVE_EVERY
@@ -66,21 +66,21 @@ class Checkpointing:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What is asked and told while a cohort trains. None is not called."""
+    """Callbacks during the training of a cohort. None disables a callback."""
 
     judge: Judge | None = None
-    """Called with each report but the last; decides which members are pruned and which move. The report is yielded
-    afterwards and includes the verdict."""
+    """Called with each report but the last; decides which members are pruned or move. The report is yielded afterwards
+    and includes the verdict."""
     stop: Callable[[], bool] = lambda: False
-    """Asked after each step and between the batches of an evaluation. Where it is true, or `judge` raises Stopped, a
+    """Called after each step and between evaluation batches. If it returns True, or `judge` raises Stopped, a
     checkpoint is saved and Stopped is raised."""
     send_heartbeat: Callable[[Heartbeat], None] | None = None
-    """Called with the progress at most every `HEARTBEAT_SECONDS`, after the same step on all peers; first where
-    training continues."""
+    """Called with the progress at most every `HEARTBEAT_SECONDS`, after the same step on all peers; for the first time
+    where training begins or continues."""
     keep: Callable[[int, TrainedModel], None] | None = None
-    """Called with each finished member, by its index, and its model, before the last report is yielded."""
+    """Called with the index and model of each finished member, before the last report is yielded."""
     ranking: EpochRanking | None = None
-    """A member's model is that of its best epoch by this ranking, the same for all peers. With None it is that of its
+    """Ranking that determines the epoch of a member's model: the best epoch. The same for all peers. None takes the
     last epoch."""
     is_kept: Callable[[int], bool] | None = None
     """Returns whether the model of a finished member is kept. Called before a checkpoint is resumed."""
@@ -102,22 +102,23 @@ def train(
     callbacks: Callbacks = Callbacks(),
     until: int | None = None,
 ) -> Iterator[Report]:
-    """Train the members of one cohort, whose configs differ in fusible keys only, and yield their reports.
+    """Train the members of one cohort, whose configs differ only in fusible keys, and yield their reports.
 
     A member that is pruned or diverges leaves its stack; training ends when no member is left. Raises DataError or
     ValueError if the data cannot be loaded or do not suit the configs.
 
     - `data`: folder of the data sets
-    - `width`: members stacked at a time; None for all, 1 to step the members in turn. The results are the same.
+    - `width`: members stacked at a time; None for all, 1 to step members one after the other. Results do not depend on
+      it.
     - `peers`: the processes that train the same cohort and yield the same reports
-    - `compiler`: compiles the steps; the results are the same up to rounding. With None steps are eager.
+    - `compiler`: compiles the steps; results are equal up to rounding. None makes steps eager.
     - `until`: the epoch after which training ends, without a last report. `callbacks.keep` is called with the members
-      that are still running and their models of that epoch. With None training ends after the last epoch.
+      that are still running and their models of that epoch. None trains all epochs.
     """
     resume, notify = checkpointing.resume, callbacks.notify
 
     def raise_if_stopped() -> None:
-        if callbacks.stop() and peers.size == 1:  # each of several peers would leave the evaluation at another batch
+        if callbacks.stop() and peers.size == 1:  # several peers would leave the evaluation at different batches
             raise Stopped
 
     def make_cohort() -> TrainingCohort:
@@ -145,13 +146,13 @@ def train(
         notify("its checkpoint cannot be used: it was made without the models of earlier epochs")
         resumed = None
     if peers.size > 1 and peers.maximum(resumed is None) and resumed:
-        notify("its checkpoint cannot be used: another of its processes could not read it")
+        notify("its checkpoint cannot be used: another process of the cohort could not read it")
         resumed = None
     if resumed is None and resume:
         cohort = make_cohort()  # a checkpoint that could not be used may have changed the cohort
     try:
         yield from train_from(cohort, resumed or start)
-    except CheckpointError as error:  # raised in the first step, by all peers alike
+    except CheckpointError as error:  # raised in the first step, by all peers
         notify(f"its checkpoint cannot be used: {error}")
         yield from train_from(make_cohort(), start)
 
@@ -159,12 +160,11 @@ def train(
 def retrain(
     config: TrialConfig, data: Path, device: torch.device | str = "cpu", epoch: int | None = None
 ) -> TrainedModel:
-    """Train a trial on data in the folder `data`, up to an `epoch`, by default to its end. Raises
-    ModelError if it diverges or was trained by several processes, and DataError or ValueError if the data cannot be
-    loaded."""
+    """Train a trial on data in the folder `data`, up to `epoch` or, by default, to its end. Raises ModelError if it
+    diverges or was trained by several processes, and DataError or ValueError if the data cannot be loaded."""
     if config.training.processes > 1:
         raise ModelError(
-            f"it was trained by {config.training.processes} processes together, which one alone cannot repeat"
+            f"it was trained by {config.training.processes} processes together, which a single process cannot repeat"
         )
     if is_function(config.method):
         return _retrained_function(config, torch.device(device), epoch)
@@ -178,15 +178,15 @@ def retrain(
 
 
 def _retrained_function(config: TrialConfig, device: torch.device, epoch: int | None) -> TrainedModel:
-    """What a function gives to `trial.keep`. Raises ModelError if it gives nothing, or fails."""
+    """The model that a function passes to `trial.keep`. Raises ModelError if it passes nothing, or fails."""
     if epoch is not None:
-        raise ModelError("a function keeps what it gives to trial.keep, at its end alone")
+        raise ModelError("a function keeps a model only at its end, with trial.keep")
     try:
         member, kept = train_function_alone(config, device)
     except Exception as error:
         raise ModelError(f"it fails: {reason(error, method_of(config.method).__module__)}") from error
     if not kept:
-        raise ModelError(member.error or "a function keeps what it gives to trial.keep, and this one gives nothing")
+        raise ModelError(member.error or "the function passed nothing to trial.keep")
     return TrainedModel(config, kept, {}, {})
 
 
@@ -194,10 +194,10 @@ def check_device(device: torch.device | str) -> None:
     """Raise ValueError, with one line, if this machine has no such device."""
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
+    except (RuntimeError, AssertionError) as error:  # AssertionError: a torch without CUDA
         gpus = torch.cuda.device_count()
         has = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "no GPU"
-        raise ValueError(f"the device must be one that torch finds here, with {has}, but got '{device}'") from error
+        raise ValueError(f"the device must be available to torch here, with {has}, but got '{device}'") from error
 
 
 class Checkpointer:
@@ -234,8 +234,8 @@ class Checkpointer:
         return time.perf_counter() - self._begun
 
     def after_step(self, step: int, sums: Mapping[str, Tensor]) -> None:
-        """Called when `step` steps of the epoch are done; `sums` are their losses, summed. Raises Stopped if training
-        is to stop here."""
+        """Called when `step` steps of the epoch are done; `sums` are their summed losses. Raises Stopped if training
+        should stop here."""
         self._step, self._sums, self._spent = step, sums, self.seconds
         is_last = step == self._cohort.steps
         request = self._request(is_last)
@@ -249,14 +249,14 @@ class Checkpointer:
             self._send_heartbeat()
 
     def after_epoch(self, progress: Progress) -> None:
-        """Called between two epochs, when the members that ended have left the cohort."""
+        """Called between two epochs, after members that ended have left the cohort."""
         self.begin(progress)
         if self._save_due():
             self.save()
 
     def save(self) -> str:
-        """Save the state after the last step and return one line about it. An evaluation that has begun since then is
-        not saved: it is repeated after a resume."""
+        """Save the state after the last step and return one line on it. An evaluation that has begun since is not saved
+        but repeated after a resume."""
         begun = time.perf_counter()
         sums = self._sums
         if self._step:
@@ -289,7 +289,7 @@ class Checkpointer:
 
     @property
     def _epoch(self) -> float:
-        """Epochs completed, including the fraction of the current one. A cohort whose members have all ended has no
+        """Epochs completed, including the fraction of the current one. A cohort without running members has no
         steps."""
         partly = self._step and self._from.running
         return self._from.epoch + (self._step / self._cohort.steps if partly else 0.0)
@@ -301,7 +301,8 @@ class Checkpointer:
 def _resumed(
     cohort: TrainingCohort, unpacked: tuple[Progress, Any] | None, notify: Callable[[str], None]
 ) -> Progress | None:
-    """Load an unpacked checkpoint into the cohort and return its progress; None if there is none or it does not fit."""
+    """Load an unpacked checkpoint into the cohort and return its progress; None without a checkpoint or if it does not
+    fit."""
     if unpacked is None:
         return None
     progress, state = unpacked
@@ -323,9 +324,9 @@ def _train_epochs(
     keeper: ModelKeeper,
     until: int | None,
 ) -> Iterator[Report]:
-    """Train from `progress` to the end, or up to the epoch `until`, and yield the reports that are due."""
+    """Train from `progress` to the end, or up to the epoch `until`, and yield the due reports."""
     training = configs[0].training
-    if training.epochs == 0:  # the members are evaluated as they were initialised
+    if training.epochs == 0:  # the initial members are evaluated
         checkpointer.begin(progress)
         cohort.begin_epoch(0)
         metrics = cohort.evaluate(last=True)
@@ -354,7 +355,7 @@ def _train_epochs(
 
 
 def _train_epoch(cohort: TrainingCohort, before: Progress, training: Training, checkpointer: Checkpointer) -> Progress:
-    """Train an epoch, or the rest of one, then evaluate and report where a report is due. Members that diverge have
+    """Train an epoch or its remaining steps, then evaluate and report if a report is due. Members that diverge have
     ended in the returned progress but are still in the cohort."""
     epoch = before.epoch + 1
     losses = cohort.epoch(
@@ -396,7 +397,8 @@ def _diverged(
 def _end_early(
     progress: Progress, configs: Sequence[TrialConfig], cohort: TrainingCohort, keeper: ModelKeeper
 ) -> Progress:
-    """End the running members whose patience is over. They have finished, with the metrics of a last evaluation."""
+    """End the running members whose patience has run out. They count as finished, with the metrics of a final
+    evaluation."""
     report = progress.reports[-1]
     ending = [index for index in progress.running if _is_over(configs[index].training, progress.reports, index)]
     if not ending:
@@ -417,7 +419,7 @@ def _end_early(
 
 
 def _is_over(training: Training, reports: Sequence[Report], index: int) -> bool:
-    """Whether the patience with a member is over at the last report."""
+    """Whether a member's patience has run out at the last report."""
     if not training.patience:
         return False
     best = ranking_of(training.patience_metric).best(reports, index) or 0
@@ -444,7 +446,7 @@ def _report(
     done: bool,
     pictures: Sequence[Mapping[str, bytes]],
 ) -> Report:
-    """The report at `progress`. `members` are the indices of the values `[K]` of `metrics`, and of `pictures` unless
+    """The report at `progress`. `members` are the indices of the values `[K]` in `metrics`, and of `pictures` unless
     these are empty."""
 
     def evaluated(index: int) -> Member:
@@ -460,8 +462,8 @@ def _report(
 
 
 def _apply_verdict(verdict: Verdict, cohort: TrainingCohort, progress: Progress) -> Progress:
-    """Move and prune members as the verdict on the last report says, and update that report. A verdict is repeated
-    after a resume. If it prunes a member that has already ended, the member stays as it ended."""
+    """Move and prune members according to the verdict on the last report, and update that report. A verdict is repeated
+    after a resume. A member that has already ended is not changed."""
     cohort.move(verdict.moves)
     report, schedules = progress.reports[-1], list(progress.schedules)
     for index, move in verdict.moves.items():

@@ -141,7 +141,7 @@ def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.Ca
         (["no/such.py", "--best", "auroc_joint"], "sweep 'no/such.py' cannot be read: no/such.py does not exist"),
         (["a b", "--best", "auroc_joint"], "the name of a sweep must consist of letters"),
         (["tiny", "--best", "auroc_joint", "--out", "x" * 300], "cannot write 'xxx"),
-        (["tiny", "--best", "auroc_joint", "--device", "cuda:99"], "the device must be one that torch finds here"),
+        (["tiny", "--best", "auroc_joint", "--device", "cuda:99"], "the device must be available to torch here"),
         (["tiny", "--trial", "abc", "--seed", "1"], "--seed must come with --best, because --trial names one trial"),
         (
             ["tiny", "--best", "auroc_joint", "--seed", "7"],

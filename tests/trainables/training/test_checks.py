@@ -57,7 +57,7 @@ class X(Denoise):
 
 
 def test_a_method_that_learns_otherwise_when_stacked_is_not_stacked(user_folder: Path) -> None:
-    assert _check(user_folder, COUNTED) == "stacked members have other losses than members alone"
+    assert _check(user_folder, COUNTED) == "stacked members have different losses from members alone"
 
 
 BROKEN = {
@@ -81,7 +81,7 @@ BROKEN = {
     "parts": (
         "    def losses(self, batch, noise):\n        losses = super().losses(batch, noise)\n"
         "        return Losses(losses.total, {'b': losses.total})",
-        "loss_parts must name all parts of losses, but got () and the parts b",
+        "loss_parts must list all parts of losses, but got () and the parts b",
     ),
     "raises": (
         "    def losses(self, batch, noise):\n        a, b, c = batch['views']",
@@ -186,7 +186,7 @@ BROKEN_PAIRS = {
     ),
     "weights": (
         "    def predict(self, x):\n        return ConditionalDensity(0 * x + 1, x, 0 * x + 1)",
-        "the weights of predict, exp(log_weights_BM), must have the sum 1, but got 2.71828",
+        "the weights of predict, exp(log_weights_BM), must sum to 1, but got 2.71828",
     ),
 }
 

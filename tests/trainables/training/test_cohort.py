@@ -225,7 +225,7 @@ def test_only_members_still_in_the_cohort_can_move(index: int, move: Move) -> No
     cohort.keep([0, 1, 5])
     with pytest.raises(
         ValueError,
-        match=rf"^a member can only copy another running one, but got {index} copying {move.source}; .*: 0, ",
+        match=rf"^a member can only copy another running member, but got {index} copying {move.source}; .*: 0, ",
     ):
         cohort.move({index: move})
 

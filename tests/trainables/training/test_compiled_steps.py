@@ -97,7 +97,7 @@ def test_a_damaged_library_is_compiled_again_and_said(steps: FakeFolder, content
     library.path.write_bytes(content)
     assert steps.find(TASK) is None
     assert steps.find_or_compile(TASK, notify=lines.append).path.read_bytes() == b"code" and len(steps.compiled) == 2
-    assert lines == [f"the compiled step {library.path} is damaged, so it is compiled anew"]
+    assert lines == [f"the compiled step {library.path} is damaged, so it is compiled again"]
     assert steps.find_or_compile(TASK, notify=pytest.fail) == library
 
 

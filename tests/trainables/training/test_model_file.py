@@ -166,11 +166,11 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(model: TrainedModel) 
     flipped[-1] ^= 1
     name, tensor = next(iter(model.tensors.items()))
     for damaged, reason in (
-        (b"", "it is no model of a sweep, or damaged"),
-        (data[:100], "it is no model of a sweep, or damaged"),
+        (b"", "it is not a model of a sweep, or is damaged"),
+        (data[:100], "it is not a model of a sweep, or is damaged"),
         (data[:-4], "Error while deserializing"),
         (flipped, "it is damaged: its digest differs"),
-        (save({"a": tensor}), "it is no model of a sweep, or damaged"),
+        (save({"a": tensor}), "it is not a model of a sweep, or is damaged"),
         (data.replace(b'\\"format\\": 1', b'\\"format\\": 7'), "it must have format 1, but has 7"),
         (
             data.replace(b'\\"method\\": \\"vje\\"', b'\\"method\\": \\"vja\\"'),
@@ -181,7 +181,7 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(model: TrainedModel) 
             unpack_model(bytes(damaged))
         assert str(raised.value).startswith(reason) and "\n" not in str(raised.value)
     others: list[tuple[dict[str, Tensor], str]] = [
-        ({**model.tensors, "more": tensor}, "its tensors must be those of vje, but they differ in more"),
+        ({**model.tensors, "more": tensor}, "its tensors must match vje, but differ in more"),
         ({**model.tensors, name: tensor[..., :1]}, f"{name} must be torch.float32 of shape "),
         ({**model.tensors, name: tensor.double()}, f"{name} must be torch.float32 of shape "),
     ]
@@ -198,8 +198,8 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(model: TrainedModel) 
         ({"method": "simsiam", "projector_layers": 10**9}, "`projector_layers <= 100` must hold"),
         ({"shapes": {"views": [10**9, 8, 8]}}, "far more weights than it has"),
         ({"shapes": {"views": [1, -8, 8]}}, "shapes[...][1]: must be int >= 1"),
-        ({"shapes": {}}, "it cannot be built of it"),
-        ({"shapes": {"views": [8]}}, "it cannot be built of it"),
+        ({"shapes": {}}, "it cannot be built from it"),
+        ({"shapes": {"views": [8]}}, "it cannot be built from it"),
         ({"shapes": [1]}, "shapes: must be object"),
         ({"inputs": {}}, "must have the key classes"),
         ({"inputs": {"classes": [], "levels": 0, "mean": [0], "std": [1]}}, "levels: must be int >= 1"),

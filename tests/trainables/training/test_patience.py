@@ -89,10 +89,13 @@ def test_a_resumed_training_ends_the_same_members_and_has_their_models() -> None
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
-        ({"patience_metric": ""}, "one on validation images such as val_knn_z, but got patience=1, patience_metric=''"),
+        (
+            {"patience_metric": ""},
+            "a patience_metric on validation images, such as val_knn_z, but got patience=1, patience_metric=''",
+        ),
         ({"validation": 0.0}, "reported while trials of vje train, but val_auroc_joint is not; add validation=0.2"),
-        ({"patience_metric": f"val_{AT_END}"}, f"but val_{AT_END} is not; those are: val_"),
-        ({"patience_metric": "val_var_mean"}, "a metric that is better higher or lower, but got val_var_mean"),
+        ({"patience_metric": f"val_{AT_END}"}, f"but val_{AT_END} is not; there are: val_"),
+        ({"patience_metric": "val_var_mean"}, "a metric with a direction (maximize or minimize), but got val_var_mean"),
     ],
 )
 def test_a_metric_that_patience_cannot_wait_for_is_one_line(keys: dict[str, Value], line: str) -> None:

@@ -342,6 +342,6 @@ def test_copying_a_member_that_has_ended_is_refused() -> None:
         return Verdict({0: "slow"}) if report.epoch == 1 else Verdict(moves={2: Move(0, {})})
 
     with pytest.raises(
-        ValueError, match=r"^a member can only copy another running one, but got 2 copying 0; .*: 1, 2$"
+        ValueError, match=r"^a member can only copy another running member, but got 2 copying 0; .*: 1, 2$"
     ):
         list(train(six()[:3], HERE, callbacks=Callbacks(judge)))

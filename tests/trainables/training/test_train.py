@@ -240,7 +240,9 @@ def test_sampled_scores_are_reproducible_alone_or_fused() -> None:
 
 
 def test_members_with_unequal_steps_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^the members of a cohort must have equally many steps an epoch, but these"):
+    with pytest.raises(
+        ValueError, match=r"^the members of a cohort must have the same number of steps per epoch, but these"
+    ):
         list(train([config_of(), config_of(normal_class=None)], HERE))
 
 

@@ -298,7 +298,7 @@ def test_what_was_kept_must_suit_the_model(
 ) -> None:
     _, trained_model, _ = one_class
     inputs, arrays = {**trained_model.inputs, **inputs}, {**trained_model.arrays, **arrays}
-    with pytest.raises(ModelError, match="vje cannot be built of it"):
+    with pytest.raises(ModelError, match="vje cannot be built from it"):
         replace(trained_model, inputs=inputs, arrays=arrays).build()
 
 

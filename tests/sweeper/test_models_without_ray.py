@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_written_costs_no_result(
         full.setattr(Files, "write", refuse)
         assert train(tmp_path) == 1 and not contents(tmp_path)
     out, error = capsys.readouterr()
-    assert out.count("its models cannot be kept: store full: cannot write a model") == 2, "once a cohort"
+    assert out.count("its models cannot be stored: store full: cannot write a model") == 2, "once a cohort"
     assert error == (
         "error: 2 models could not be written, and are missing; the same command trains these trials again and writes "
         "them\n"

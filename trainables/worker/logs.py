@@ -1,8 +1,8 @@
-"""What a trial prints, by whatever prints it: Python, a C++ library or a subprocess.
+"""The printed output of a trial, from Python, C++ libraries and subprocesses.
 
-File descriptors 1 and 2 lead to a temporary file while a cohort trains. A pipe would need a reader that keeps up: C
-code that prints into a full one while it holds the interpreter would stop that reader, too. The file is opened with
-O_APPEND, so that those who have it open go on at its new end when it is truncated.
+File descriptors 1 and 2 point to a temporary file while a cohort trains. A pipe would need a reader that keeps up: C
+code that writes to a full pipe while it holds the interpreter would also stop the reader. The file is opened with
+O_APPEND, so that writers continue at its new end when it is truncated.
 """
 
 import contextlib
@@ -24,23 +24,23 @@ from typing import Protocol, Self
 from trainables.reports import LogError, Stopped
 
 SIDE = 1 << 20
-"""Most bytes of a log's beginning, and of its end, that are kept."""
+"""Maximum number of bytes kept of a log's beginning, and of its end."""
 MOST_ON_DISK = 4 * SIDE
-"""Size of the temporary file from which it is truncated."""
+"""Size in bytes from which the temporary file is truncated."""
 CATCH_UP = 20
 """Most reads of the file in one poll, while more is printed."""
 POLL_SECONDS, BUSY_SECONDS = 1.0, 0.05
 """Seconds between two polls of the file, and while it is filled fast."""
 WRITE_SECONDS = 10.0
-"""Least time between two writes of a log that changes while its trial trains."""
+"""Minimum seconds between two writes of a log that changes while its trial trains."""
 _LEFT_OUT = re.compile(rb"\n\[(\d{1,18}) bytes left out\]\n")
 
 
 class Logs(Protocol):
-    """Storage of what trials print, reachable from every node."""
+    """Storage of trials' printed output, reachable from every node."""
 
     def read(self, trial: str) -> bytes | None:
-        """Return the log of a trial; None if there is none, or it is damaged. Raises LogError if it cannot be read."""
+        """Return the log of a trial; None if it is missing or damaged. Raises LogError if it cannot be read."""
 
     def write(self, trial: str, data: bytes) -> None:
         """Replace the log of a trial atomically. Raises LogError if it cannot be written."""
@@ -48,7 +48,7 @@ class Logs(Protocol):
 
 @dataclass(frozen=True)
 class LogText:
-    """The first and the last `SIDE` bytes of a text, and how many are left out between them."""
+    """The first and the last `SIDE` bytes of a text, and the number of bytes left out between them."""
 
     head: bytes = b""
     left_out: int = 0
@@ -56,18 +56,18 @@ class LogText:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """The text that `bytes` returned."""
+        """The text from the result of `bytes`."""
         if match := _LEFT_OUT.match(data, SIDE):
             return cls(data[:SIDE], int(match[1])).with_more(data[match.end() :])
         return cls().with_more(data)
 
     @property
     def room(self) -> int:
-        """Bytes that still become part of the head."""
+        """Number of bytes that still fit into the head."""
         return 0 if self.left_out or self.tail else SIDE - len(self.head)
 
     def with_more(self, data: bytes, left_out: int = 0) -> Self:
-        """The text with `left_out` bytes and then `data` after it."""
+        """The text, followed by `left_out` bytes and then `data`."""
         if left_out:
             return replace(self, left_out=self.left_out + len(self.tail) + left_out, tail=b"").with_more(data)
         tail = self.tail + data[self.room :]
@@ -80,14 +80,14 @@ class LogText:
 
 
 class LogCapture:
-    """Context manager that writes to `logs` what this process prints, on descriptors 1 and 2.
+    """Context manager that writes this process's output on descriptors 1 and 2 to `logs`.
 
-    `begin` names the trials that it belongs to. The log of a trial that printed something earlier, in whatever process,
-    goes on after a line that says so. Nothing raises an exception.
+    `begin` names the trials to which the output belongs. If a trial printed something earlier, in any process, its log
+    continues after a line that says so. Nothing raises an exception.
     """
 
     def __init__(self, logs: Logs, notify: Callable[[str], None]) -> None:
-        """`notify` is called once, with a line, if a log cannot be kept."""
+        """`notify` is called once, with a line, if a log cannot be stored."""
         self._logs, self._notify, self._notified = logs, notify, False
         self._trials, self._text, self._is_changed = tuple[str, ...](), LogText(), False
         self._earlier: dict[str, LogText] = {}
@@ -103,12 +103,12 @@ class LogCapture:
             fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) | os.O_APPEND)
             _flush()
             self._saved = [os.dup(1), os.dup(2)]
-        except OSError as error:  # without a folder for temporary files: it trains without a log
+        except OSError as error:  # without a folder for temporary files it trains without a log
             self._say(error)
             return self
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
-        if faulthandler.is_enabled():  # nobody reads the file once this process has crashed
+        if faulthandler.is_enabled():  # nothing reads the file after a crash of this process
             faulthandler.enable(self._saved[1], all_threads=False)
         self._thread.start()
         return self
@@ -133,17 +133,17 @@ class LogCapture:
 
     @property
     def crash_output(self) -> int:
-        """Descriptor of the process's own stderr, for what is printed when the process dies."""
+        """Descriptor of the process's own stderr, for output while the process dies."""
         return self._saved[1] if self._saved else 2
 
     def begin(self, *trials: str) -> None:
-        """Write what was printed until now, and ascribe to each of `trials` what is printed from now on."""
+        """Write the output so far, and assign all further output to each of `trials`."""
         with self._lock:
             self.save()
             self._trials, self._text, self._is_changed, self._earlier = trials, LogText(), False, {}
 
     def save(self) -> None:
-        """Write what was printed until now."""
+        """Write the output so far."""
         with self._lock:
             self._read_new()
             if not self._is_changed:
@@ -163,7 +163,7 @@ class LogCapture:
 
     def _say(self, error: Exception) -> None:
         if not self._notified:
-            self._notify(f"what it prints cannot be kept: {error}")
+            self._notify(f"its printed output cannot be stored: {error}")
         self._notified = True
 
     def _read_new(self) -> bool:
@@ -188,7 +188,7 @@ class LogCapture:
         return False
 
     def _parts(self, size: int) -> Iterator[tuple[int, int]]:
-        """The start and stop of the parts of the file that are read: no more than become part of the text."""
+        """The start and stop of the parts of the file to read: only bytes that become part of the text."""
         first = min(size, self._position + self._text.room)
         if first > self._position:
             yield self._position, first
@@ -207,7 +207,7 @@ class LogCapture:
 
 
 def _continued(earlier: bytes | None) -> LogText:
-    """The text that a log begins with: that of an `earlier` process, and a line."""
+    """The text with which a log begins: that of an `earlier` process, and a line."""
     if not earlier:
         return LogText()
     line = f"[continued at {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC]\n"
@@ -216,5 +216,5 @@ def _continued(earlier: bytes | None) -> LogText:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or missing
             stream.flush()

@@ -1,6 +1,6 @@
-"""Messages between the driver and the workers: a cohort's task, and the reports and the failure that answer it.
+"""Messages between the driver and the workers: a cohort's task, and the reports or the failure in reply.
 
-A process that ends itself leaves its failure in a file beside the cohort's checkpoint.
+A process that ends itself writes its failure to a file beside the cohort's checkpoint.
 """
 
 import json
@@ -16,13 +16,13 @@ from trainables.sections import TrialConfig
 from trainables.training.population import PopulationRule
 
 Cause = Literal["error", "machine", "hung", "memory"]
-"""Why a cohort did not end: `error`: it raised an exception or its process died; `machine`: it lost its machine;
-`hung`: it made no step for too long; `memory`: it needs more memory than it may use."""
+"""Why a cohort failed: `error`: it raised an exception or its process died; `machine`: it lost its machine; `hung`: it
+made no step for too long; `memory`: it needs more memory than it may use."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a cohort did not end."""
+    """The failure of a cohort."""
 
     cause: Cause
     reason: str
@@ -31,14 +31,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class CohortSpec:
-    """Members that are trained together. Their configs are sent with shared values only once."""
+    """Members that are trained together. Shared config values are sent only once."""
 
     shared: Mapping[str, Any]
-    """Config values that all members have."""
+    """Config values shared by all members."""
     own: tuple[Mapping[str, Any], ...]
     """The other config values of each member."""
     width: int
-    """Members stacked at a time."""
+    """Number of members stacked at a time."""
     checkpoint: str
     """Path of the cohort's checkpoint."""
     compiled: bool = False
@@ -64,17 +64,17 @@ class CohortSpec:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the members of a cohort are compared while they train. By default they are not."""
+    """How the members of a cohort are compared during training. By default they are not compared."""
 
     metric: str = ""
-    """Name of the metric by which they are compared at rungs."""
+    """Name of the metric by which members are compared at rungs."""
     rungs: frozenset[int] = frozenset()
-    """Epochs at which they are compared with those of other cohorts."""
+    """Epochs at which members are compared with members of other cohorts."""
     decide: Callable[[int, Mapping[int, float | None]], Mapping[int, str] | None] = lambda epoch, values: {}
-    """Takes a rung and the value of each running member by its index, and returns those that are pruned, with the
-    reason of each; None if values of other cohorts are not known yet. The cohort then saves and ends."""
+    """Maps a rung and the value of each running member (by index) to the pruned members with their reasons; None if
+    values of other cohorts are not yet known. The cohort then saves and ends."""
     population: PopulationRule | None = None
-    """The rule by which they copy each other."""
+    """The rule by which members copy each other."""
 
 
 Kept = Literal["best", "all"]
@@ -83,17 +83,17 @@ Kept = Literal["best", "all"]
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """Which models of a cohort's members a worker keeps."""
+    """The models of a cohort's members that a worker keeps."""
 
     kept: Kept
-    """Which trials' models will stay; every file says it."""
+    """Which trials' models stay in the store; recorded in every file."""
     ranking: EpochRanking | None = None
-    """A trial's model is that of its best epoch by this ranking. With None it is that of its last epoch."""
+    """Ranking that determines the epoch of a trial's model: the best epoch. None takes the last epoch."""
 
 
 @dataclass(frozen=True)
 class CohortTask:
-    """What a worker needs to train a cohort."""
+    """Everything that a worker needs to train a cohort."""
 
     cohort: str
     """Id of the cohort."""
@@ -104,17 +104,17 @@ class CohortTask:
     models: ModelRequest | None = None
     """None keeps none."""
     trials: tuple[str, ...] = ()
-    """Ids of the members' trials, in the order of their configs; needed if models or what they print are kept."""
+    """Ids of the members' trials, in the order of their configs; needed if models or logs are kept."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Versions of what a process trains with."""
+    """Versions of the software with which a process trains."""
 
     python: str
     torch: str
     cuda: str | None = None
-    """Version of CUDA that PyTorch was built for; None on a CPU."""
+    """Version of CUDA for which PyTorch was built; None on a CPU."""
     driver: str | None = None
     """Version of the GPU's driver; None on a CPU, or if unknown."""
 
@@ -124,15 +124,16 @@ class DeviceShare:
     """The part of a node's devices that a cohort reserves."""
 
     devices: float = 1.0
-    """GPUs, or without GPUs CPU cores, that all processes of the cohort reserve together: 0.25 for a quarter of one."""
+    """Number of GPUs (or CPU cores, without GPUs) that all processes of the cohort reserve together: 0.25 for a
+    quarter."""
     node_devices: float = 1.0
-    """Devices of this kind on the node."""
+    """Number of devices of this kind on the node."""
     kind: str = ""
     """Ray's name of the GPU, e.g. `H100`; empty for cores and for GPUs that Ray does not name."""
 
 
 ONLY_DEVICE = DeviceShare()
-"""The whole of the only device of a node."""
+"""The entire single device of a node."""
 
 
 @dataclass(frozen=True)
@@ -144,39 +145,41 @@ class Origin:
     host: str
     pid: int
     started: datetime
-    """When it began with the cohort."""
+    """When the process began with the cohort."""
     environment: Environment | None = None
     share: DeviceShare = ONLY_DEVICE
     compiled: bool = False
-    """Whether it makes compiled steps."""
+    """Whether the process makes compiled steps."""
 
 
 @dataclass(frozen=True)
 class CohortReport:
     """A report of a cohort.
 
-    The last one may have pictures: of ten classes about 20 KB a member for the digits, and up to 1.5 MB for colour
-    images of 64 x 64 pixels. Ray sends a result above 100 KB through its object store, whose memory is the only limit.
+    The last report may contain pictures: with ten classes about 20 KB per member for `digits`, and up to 1.5 MB for
+    colour images of 64 x 64 pixels. Ray sends results above 100 KB through its object store, whose memory is the only
+    limit.
     """
 
     report: Report
     origin: Origin
     waits: bool = False
-    """Whether the cohort ends with this report until there is a verdict on it, because its epoch is a rung."""
+    """Whether the cohort ends with this report to wait for a verdict, because its epoch is a rung."""
     notice: str | None = None
-    """A line for the user: a checkpoint was of no use."""
+    """A line for the user on a checkpoint that could not be used."""
     about_steps: str | None = None
-    """A line for the user: why steps that should be compiled are not, or that a compiled one was damaged; said once."""
+    """A line for the user on why steps are not compiled although they should be, or on a damaged compiled step; sent
+    once."""
     without_models: tuple[str, ...] = ()
     """Ids of the trials whose models could not be written, in the last report."""
 
 
 Message = CohortReport | Heartbeat
-"""What a worker sends while it trains."""
+"""A message that a worker sends while it trains."""
 
 
 EXIT_SUFFIX = ".why"
-"""What follows the path of the checkpoint in the path of the file."""
+"""Suffix that turns the path of the checkpoint into the path of the failure's file."""
 
 
 def write_failure(write: Callable[[str, bytes], None], checkpoint: str, run: str, failure: Failure) -> None:
@@ -185,7 +188,7 @@ def write_failure(write: Callable[[str, bytes], None], checkpoint: str, run: str
 
 
 def parse_failure(data: bytes, run: str) -> Failure | None:
-    """Return the failure that `data` holds; None if it is by a process of another run, or damaged."""
+    """Return the failure in `data`; None if it is from a process of another run, or damaged."""
     try:
         failure: Failure = read_json(Failure, data)
         return failure if read_json(Mapping[str, str], data).get("run") == run else None

@@ -1,8 +1,8 @@
 """Train cohorts in processes of a Ray cluster, each in a Ray Train TorchTrainer.
 
 A cohort on one device, or a fraction of one, runs in TorchTrainer's in-process mode (`num_workers=0`), which starts in
-milliseconds where a worker group needs tens of seconds. A cohort with `workers` above 1 gets a worker group with a
-device for each worker, whose first worker sends the messages.
+milliseconds where a worker group needs tens of seconds. A cohort with `workers` above 1 gets a worker group with one
+device per worker; its first worker sends the messages.
 """
 
 import functools
@@ -28,8 +28,8 @@ from trainables.worker.worker import Dispatch, train_cohort
 ACCELERATOR = "accelerator_type:"
 """Prefix of the Ray resource that names the kind of a node's GPUs."""
 TURN = 0.2
-"""Seconds after which a thread that waits for a message lets Python run pending calls, such as the installation of a
-signal handler."""
+"""Seconds after which a thread that waits for a message lets Python run pending calls, such as installing a signal
+handler."""
 Messages = queue.SimpleQueue[Message | None] | ray.util.queue.Queue
 """The messages of a cohort; None after the last one."""
 
@@ -48,9 +48,9 @@ class CohortActor:
         return node
 
     def train(self, task: CohortTask) -> Iterator[Message]:
-        """Train a cohort, and yield its messages as they come. Raises what the training raises.
+        """Train a cohort and yield its messages as they arrive. Raises the exceptions of the training.
 
-        A process that is asked to end, or that hangs, exits and leaves the reason in a file
+        A process that is asked to end, or that hangs, exits and writes the reason to a file
         (`trainables.worker.messages`).
         """
         messages: Messages = queue.SimpleQueue()
@@ -84,7 +84,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
 
     Raises OutOfMemory if the cohort needs more memory than it may use.
     """
-    # Here: it takes a second, and the driver, which imports this module, does not need it.
+    # Imported here because it takes a second, and the driver, which imports this module, does not need it.
     from ray.train import RunConfig, ScalingConfig, TrainingFailedError, get_context
     from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
@@ -128,15 +128,15 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
 
 
 def import_from(folders: Sequence[str], working_folder: str = "") -> None:
-    """Import modules in this process from these folders, too, before all others. Relative paths of the user's code are
-    of the `working_folder`, where there is one."""
+    """Make this process import modules from these folders first. Relative paths of the user's code refer to the
+    `working_folder`, if given."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     if os.path.isdir(working_folder):
         os.chdir(working_folder)
 
 
 def _send_nothing(message: Message) -> None:
-    """Instead of sending what the first worker sends."""
+    """Drop the message, because the first worker sends it."""
 
 
 def _exit_after_grace() -> None:
@@ -152,7 +152,8 @@ def assigned_device() -> torch.device:
 
 
 def device_share(resources: Mapping[str, float], node: Mapping[str, float], processes: int) -> DeviceShare:
-    """What a cohort reserves, from the Ray `resources` of each of its `processes` and those of their whole `node`."""
+    """The share that a cohort reserves, from the Ray `resources` of each of its `processes` and of their whole
+    `node`."""
     name = "GPU" if resources.get("GPU", 0) > 0 else "CPU"
     devices = resources.get(name, 1.0)
     kinds = [key.removeprefix(ACCELERATOR) for key in sorted(node) if key.startswith(ACCELERATOR)]

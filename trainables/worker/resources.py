@@ -1,4 +1,4 @@
-"""What this process trains with: software, cores, memory limit, and how fast cohorts train on its device."""
+"""The resources of this process: software, cores, memory limit, and the speed of cohorts on its device."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ from trainables.training.profiling import device_memory, measure, measure_compil
 from trainables.worker.messages import Environment
 
 DRIVER = Path("/proc/driver/nvidia/version")
-"""Where NVIDIA's kernel module says its version."""
+"""File with the version of NVIDIA's kernel module."""
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def environment_of(device: torch.device) -> Environment:
 
 
 def driver_version(file: Path = DRIVER) -> str | None:
-    """Return the version of NVIDIA's driver, such as `550.54.15`; None if the `file` does not say it."""
+    """Return the version of NVIDIA's driver, such as `550.54.15`; None if the `file` does not contain it."""
     try:
         module = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s", file.read_text())
     except OSError:
@@ -46,18 +46,18 @@ def driver_version(file: Path = DRIVER) -> str | None:
 
 def use_cores(cores: float) -> None:
     """Use one thread per whole core, so that workers on one machine do not compete for cores. A worker may have loaded
-    NumPy before Ray told it its number of cores."""
+    NumPy before Ray set its number of cores."""
     threads = max(1, int(cores))
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
 
 
 THREADS = 64 * 2**20
-"""Bytes of address space on top of the limit, for the stacks of threads that start during training. They are reserved
-but seldom touched."""
+"""Bytes of address space on top of the limit, for the stacks of threads that start during training, which are reserved
+but rarely touched."""
 WORDS = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "out of memory", "alloc_failed")
 """Lower-case phrases that mark a plain RuntimeError as an allocation failure. Some allocators and linear algebra
-libraries raise nothing more specific."""
+libraries raise no more specific error."""
 MIB = 2**20
 
 
@@ -66,10 +66,10 @@ def limited(device: torch.device, size: int | None, who: str) -> Iterator[None]:
     """Context manager that limits the memory of its body to `size` bytes; None sets no limit.
 
     On a GPU the limit covers everything that PyTorch allocates in this process; the CUDA context, some hundred MiB,
-    comes on top. On a CPU it covers what the process requests beyond what it has at the start, used or not. The CPU
-    limit works on Linux only.
+    comes on top. On a CPU it covers what the process requests beyond its memory at the start, used or not. The CPU
+    limit works only on Linux.
 
-    Raises OutOfMemory, with a one-line message about `who`, where the body needs more.
+    Raises OutOfMemory, with a one-line message about `who`, if the body needs more.
     """
     try:
         with _limit(device, size):
@@ -124,9 +124,9 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _message(device: torch.device, size: int | None, who: str, error: Exception) -> str:
-    """One line: who needed memory, its limit, what the process had, and the first line of the allocator's error."""
+    """One line: who needed memory, the limit, the process's memory, and the first line of the allocator's error."""
     used = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else memory_of_process("VmData") or 0
-    limit = "all there is" if size is None else f"{size // MIB} MiB"
+    limit = "all available memory" if size is None else f"{size // MIB} MiB"
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     reason = first_line.rpartition("DefaultCPUAllocator: ")[2]
     return f"{who} may use {limit}, but needed more; the process had {used // MIB} MiB: {reason}"
@@ -135,10 +135,10 @@ def _message(device: torch.device, size: int | None, who: str, error: Exception)
 def measure_device(
     work: MeasurementWork, data: str, device: torch.device, wait: Callable[[], None] = lambda: None
 ) -> DeviceMeasurement:
-    """Describe a device of this process and measure how members train on it, their data in the folder `data`.
+    """Describe a device of this process and measure how members train on it, with data in the folder `data`.
 
-    With several processes these share the device, each stepping a stack of each of the widths, to measure how they slow
-    each other down. `wait` is called while steps are compiled, and may raise to end that. `measurements` is empty where
+    If requested, several processes share the device and step a stack of each width, to measure how they slow each other
+    down. `wait` is called while steps are compiled, and may raise to end the compilation. `measurements` is empty if
     training fails.
     """
     use_cores(work.threads)

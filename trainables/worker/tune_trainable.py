@@ -1,4 +1,4 @@
-"""A method as a plain trainable of Ray Tune, for code that runs Tune itself. Sweeps do not need it.
+"""A method as a plain Ray Tune trainable, for code that runs Tune itself. Sweeps do not need it.
 
 from ray import tune
 
@@ -30,20 +30,20 @@ from trainables.validation import unknown
 from trainables.worker.ray_train import assigned_device
 
 STATE, REPORTED, MODEL = "trial.pt", "reported", "model.safetensors"
-"""Files of a checkpoint: the training's state, the last epoch that was reported, and in the last one the trained model,
+"""Files of a checkpoint: the training's state, the last reported epoch, and, in the last checkpoint, the trained model,
 which `sweeper.load_model` opens."""
 
 
 def tune_trainable(
     fixed: Mapping[str, Value], data: str | Path = "data", save_every: float = SAVE_EVERY
 ) -> Callable[[Mapping[str, Value]], None]:
-    """Return a trainable of Ray Tune. Its config holds a trial's keys (`--describe METHOD` lists them) and comes before
-    `fixed`, which holds the others; missing keys have their defaults. Raises ValueError for a key that is unknown.
+    """Return a Ray Tune trainable. Its config contains a trial's keys (`--describe METHOD` lists them) and takes
+    precedence over `fixed`; missing keys have their defaults. Raises ValueError for an unknown key.
 
-    It trains one trial on the device that Tune gives it, in a TorchTrainer, and reports the trial's metrics and its
-    `epoch` when they are due (key `report_every`). Its checkpoint is renewed with a report, at most every `save_every`
-    seconds; a trial that is restored continues bit for bit on a CPU. A trial that diverges raises FloatingPointError.
-    Checkpoints of other configs are not used, so PBT does not apply: see `Search(population=...)`.
+    It trains one trial on the device from Tune, in a TorchTrainer, and reports the trial's metrics and `epoch` (key
+    `report_every`). Its checkpoint is renewed with a report, at most every `save_every` seconds; a restored trial
+    continues bit for bit on a CPU. A trial that diverges raises FloatingPointError. Checkpoints of other configs are
+    not used, so Tune's PBT does not work; use `Search(population=...)`.
 
     `data` is the folder of the data sets, on every node.
     """
@@ -81,7 +81,7 @@ def _train(trial: TrialConfig, data: Path, save_every: float) -> None:
         callbacks=Callbacks(keep=keep),
     )
     for report in reports:
-        if report.epoch <= reported:  # from before the checkpoint
+        if report.epoch <= reported:  # reported before the checkpoint
             continue
         _raise_if_diverged(report)
         files = {STATE: states[-1:], MODEL: models, REPORTED: [str(report.epoch).encode()]}
@@ -90,7 +90,7 @@ def _train(trial: TrialConfig, data: Path, save_every: float) -> None:
 
 
 def _report(report: Report, files: Mapping[str, bytes]) -> None:
-    """Report metrics to Tune, with a checkpoint of the files if there are some."""
+    """Report metrics to Tune, with a checkpoint of the files if there are any."""
     (member,) = report.members
     metrics: dict[str, Any] = {name: value for name, value in member.metrics.items() if value is not None}
     metrics["epoch"] = report.epoch
@@ -104,7 +104,7 @@ def _report(report: Report, files: Mapping[str, bytes]) -> None:
 
 
 def _resumed() -> tuple[bytes | None, int]:
-    """The state to continue from, if there is one, and the last epoch that was reported; -1 at the start."""
+    """The state to continue from, if any, and the last reported epoch; -1 at the start."""
     checkpoint = tune.get_checkpoint()
     if checkpoint is None:
         return None, -1

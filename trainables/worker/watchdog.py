@@ -1,11 +1,11 @@
-"""A watchdog beside the training loop: it ends a process that makes no steps, or that does not stop when asked.
+"""A watchdog of the training loop: it ends a process that makes no steps, or that does not stop when asked.
 
-The loop calls `stop` after each step, which also tells the watchdog that a step was made. A process that hangs is ended
-in one of two ways. A thread calls `end` with a failure that says where the training stands. If that thread gets no
-turn, because other code holds the interpreter, Python's `faulthandler` ends the process.
+The loop calls `stop` after each step, which also records that a step was made. A hung process is ended in one of two
+ways. A thread calls `end` with a failure that contains the position of the training. If that thread cannot run, because
+other code holds the interpreter, Python's `faulthandler` ends the process.
 
-`on_termination` handles SIGTERM and SIGHUP: the training saves a checkpoint, then the process exits. Where nothing
-trains, the previous handler runs.
+`on_termination` handles SIGTERM and SIGHUP: the training saves a checkpoint, then the process exits. Without an active
+training the previous handler runs.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from typing import Any, Self, TextIO
 from trainables.worker.messages import Failure
 
 BEGINNING = 5
-"""The time limit of the first step, as a multiple of the step timeout: it also reads data and selects kernels."""
+"""Time limit of the first step as a multiple of the step timeout, because it also reads data and selects kernels."""
 GRACE = 60.0
 """Seconds within which a process that was asked to end must have ended."""
 FOREIGN = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -32,7 +32,7 @@ FOREIGN = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib",
 
 
 class StepWatchdog:
-    """Context manager that watches the thread which creates it."""
+    """Context manager that watches the thread that creates it."""
 
     def __init__(self, step_timeout: float, end: Callable[[Failure], None]) -> None:
         """`step_timeout`: seconds without a step after which the process is ended. `end` is called with the failure and
@@ -67,7 +67,7 @@ class StepWatchdog:
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Context manager in whose body no steps are expected; the step timeout starts anew at its end."""
+        """Context manager in whose body no steps are expected; the step timeout restarts at its end."""
         self._suspended += 1
         try:
             yield
@@ -81,7 +81,7 @@ class StepWatchdog:
             limit = self._step_timeout * (1 if self._any_step else BEGINNING)
             now = time.monotonic()
             if now > self._stop_by:
-                reason = f"stopped: it did not get to a checkpoint within {GRACE:g} s, at {self._position()}"
+                reason = f"stopped: it did not reach a checkpoint within {GRACE:g} s, at {self._position()}"
                 self._end(Failure("machine", reason))
             elif not self._suspended and now - self._last_step > limit:
                 reason = f"hung: no step was completed within {limit:g} s, at {self._position()}"
@@ -91,14 +91,14 @@ class StepWatchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def _position(self) -> str:
-        """Where the watched thread stands."""
+        """Position of the watched thread."""
         return where(sys._current_frames().get(self._thread))
 
 
 def where(frame: FrameType | None) -> str:
     """File, line and function of the innermost frame that is not library code: `training/cohort.py:139 Cohort.step`.
 
-    The innermost frame of all where every frame is library code.
+    If every frame is library code, the innermost frame of all.
     """
     own = frame
     while own and own.f_code.co_filename.startswith((*FOREIGN, "<")):
@@ -113,8 +113,8 @@ def where(frame: FrameType | None) -> str:
 INSTALLED_WITHIN = 5.0
 """Seconds to wait for the main thread to install the signal handler."""
 AFTERWARDS = 1.0
-"""Seconds between the end of a training that received SIGTERM and the end of the process, so that whoever waits for the
-training can still receive its result."""
+"""Seconds between the end of a training that received SIGTERM and the end of the process, so that the caller can still
+receive the training's result."""
 _PendingCall = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
@@ -145,16 +145,16 @@ def on_termination(callback: Callable[[], None]) -> Iterator[None]:
 
 
 class _Process:
-    """The one handler of SIGTERM and SIGHUP of this process, and the callbacks that it calls."""
+    """The process's single handler of SIGTERM and SIGHUP, and its callbacks."""
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], None]] = []
         self._previous: dict[int, Any] = {}
         self._installed = threading.Event()
-        self._pending = _PendingCall(self._install)  # kept for good: the interpreter may call it at any time
+        self._pending = _PendingCall(self._install)  # never freed: the interpreter may call it at any time
 
     def install(self) -> None:
-        """Install the handler. Python allows that on the main thread only, which in a Ray worker belongs to Ray, so
+        """Install the handler. Python allows this only on the main thread, which belongs to Ray in a Ray worker, so
         another thread schedules a pending call there and waits for it."""
         if threading.current_thread() is threading.main_thread():
             self._install(None)

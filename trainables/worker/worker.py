@@ -1,6 +1,7 @@
-"""Train one cohort in this process: resume and save its checkpoint, keep its limits, and record why the process ends.
+"""Train one cohort in this process: resume and save its checkpoint, enforce its limits, and record why the process
+ends.
 
-This module does not import Ray: the caller passes in how a report is sent on.
+This module does not import Ray; the caller passes the function that sends reports.
 """
 
 import contextlib
@@ -54,7 +55,7 @@ class Checkpoints(Protocol):
     """Storage of checkpoints, reachable from every node."""
 
     def read(self, path: str) -> bytes | None:
-        """Return the checkpoint, or None if there is none. Raises CheckpointError if one may exist but cannot be
+        """Return the checkpoint; None if it does not exist. Raises CheckpointError if it may exist but cannot be
         read."""
 
     def write(self, path: str, data: bytes) -> None: ...
@@ -64,16 +65,16 @@ class Models(Protocol):
     """Storage of trained models, reachable from every node."""
 
     def write(self, trial: str, data: bytes, *, retry: bool) -> None:
-        """Write the model of a trial, atomically, and `retry` while the storage does not answer. Raises ModelError if
-        it cannot be written."""
+        """Write the model of a trial atomically, with retries while the storage does not answer if `retry`. Raises
+        ModelError if it cannot be written."""
 
     def has(self, trial: str) -> bool:
-        """Return whether there is a model of the trial. Raises ModelError if that cannot be read."""
+        """Return whether the trial has a model. Raises ModelError if this cannot be determined."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all cohorts of a dispatch share."""
+    """Settings that all cohorts of a dispatch share."""
 
     run: str
     """Token of the dispatch."""
@@ -83,19 +84,19 @@ class WorkerSettings:
     save_every: float = SAVE_EVERY
     """Seconds between a cohort's checkpoints."""
     step_timeout: float = 600.0
-    """Seconds without a step after which a process ends itself. With infinity it never does, nor on SIGTERM."""
+    """Seconds without a step after which a process ends itself. Infinity disables this, and ending on SIGTERM."""
     models: Models | None = None
     """Needed if the models of a task are kept."""
     ranking: EpochRanking | None = None
-    """The metric that ranks trials, of functions, whose other metrics may have any value."""
+    """For functions: the metric that ranks trials. Their other metrics may have any value."""
     retries: int = 3
-    """How often a function is called again after exceptions at different places."""
+    """Number of times a function is called again after exceptions at different places."""
     folder: str = "."
     """Folder of the sweep's file, in which functions and commands run."""
     reserved: frozenset[str] = frozenset()
-    """Names of columns that no metric of a function can have."""
+    """Names of columns that no metric of a function may have."""
     logs: Logs | None = None
-    """Where what trials print goes. With None it stays where the process prints."""
+    """Storage for trials' printed output. With None it goes to the process's own output."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ class Dispatch:
 
     settings: WorkerSettings
     resources: Mapping[str, float] = field(default_factory=dict)
-    """Resources of each worker of a cohort that several train together, as Ray counts them."""
+    """Ray resources of each worker of a cohort that is trained by several workers."""
     workers: int = 1
-    """Workers of each cohort."""
+    """Number of workers per cohort."""
     storage: str | None = None
     """Folder or URI for Ray Train's own scratch files, reachable from all nodes that train one cohort; None for one on
     this machine."""
@@ -116,7 +117,7 @@ class Dispatch:
 
 def _judge_of(task: CohortTask, end_at_rung: Callable[[Report], NoReturn]) -> Judge | None:
     """Return the judge of the task's members; None if they are not compared. It calls `end_at_rung` with the report of
-    each rung on which there is no verdict."""
+    each rung without a verdict."""
     comparison = task.comparison
     if comparison.population:
         return comparison.population.judge_of(task.spec.configs())
@@ -128,7 +129,7 @@ def _judge_of(task: CohortTask, end_at_rung: Callable[[Report], NoReturn]) -> Ju
         if running and all(comparison.metric not in metrics for metrics in running.values()):
             reported = ", ".join(sorted({name for metrics in running.values() for name in metrics})) or "none"
             raise ValueError(
-                f"no metric '{comparison.metric}' to prune by at epoch {report.epoch}; there are: {reported}"
+                f"pruning needs the metric '{comparison.metric}' at epoch {report.epoch}; there are: {reported}"
             )
         values = {index: metrics.get(comparison.metric) for index, metrics in running.items()}
         pruned = comparison.decide(report.epoch, values)
@@ -140,9 +141,9 @@ def _judge_of(task: CohortTask, end_at_rung: Callable[[Report], NoReturn]) -> Ju
 
 
 def read_checkpoint(path: str, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
-    """Return a checkpoint; None if there is none or, after a notice, if it cannot be read.
+    """Return a checkpoint; None if it does not exist or, after a notice, if it cannot be read.
 
-    Training from the start costs time, but a cohort that fails because of a checkpoint costs its trials.
+    Training from the start costs time, but a cohort that fails because of its checkpoint loses its trials.
     """
     try:
         return checkpoints.read(path)
@@ -162,13 +163,12 @@ def train_cohort(
 ) -> None:
     """Train the cohort in this process, and `send` each report and heartbeat.
 
-    The models of finished members are written before the last report is sent. A checkpoint that cannot be used is named
-    in the `notice` of the next report, and so is a model that cannot be written: its trial keeps its result. Of several
-    peers only the first writes checkpoints, models and logs of what is printed. On SIGTERM, or if no step is made for
-    too long, the process exits; on SIGTERM it saves first. The rows say what `share` of the node's devices the cohort
-    reserves.
+    The models of finished members are written before the last report is sent. The `notice` of the next report names a
+    checkpoint that cannot be used, and a model that cannot be written; the trial keeps its result. Only the first of
+    several peers writes checkpoints, models and logs. If no step is made for too long, or on SIGTERM, the process
+    exits; on SIGTERM it saves first. The rows contain the `share` of the node's devices that the cohort reserves.
 
-    Where the cohort is compared with others and there is no verdict yet, it saves a checkpoint, and this returns.
+    If the cohort is compared with others and there is no verdict yet, it saves a checkpoint and the function returns.
 
     Raises OutOfMemory if the cohort needs more than its memory limit.
     """
@@ -200,11 +200,11 @@ def train_cohort(
         trial = task.trials[index]
         content = pack_model(model, {"trial_id": trial, "kept": task.models.kept})
         with watchdog.suspended():
-            try:  # the store is given its time with the first model that it does not take
+            try:  # only the first model that the store does not take is retried
                 settings.models.write(trial, content, retry=not unwritten)
             except ModelError as error:
                 if not unwritten:
-                    unkept.append(f"its models cannot be kept: {error}")
+                    unkept.append(f"its models cannot be stored: {error}")
                 unwritten.append(trial)
 
     def is_kept(index: int) -> bool:
@@ -261,9 +261,9 @@ def train_cohort(
             take(report)
 
     def take(report: Report, waits: bool = False) -> None:
-        """Send a report. One at a rung is complete, because it is the last one if all members are pruned there."""
+        """Send a report. A report at a rung is complete, because it is the last one if all members are pruned there."""
         complete = report.done or waits
-        if capture and complete:  # before the rows, as the models
+        if capture and complete:  # before the rows, like the models
             with watchdog.suspended():
                 capture.save()
         lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
@@ -274,7 +274,7 @@ def train_cohort(
         with watchdog.suspended():
             about = "; ".join(about_steps) or None
             sent = report if complete else _without_pictures(report)
-            ended = complete or report.records is not None  # of which rows are written
+            ended = complete or report.records is not None  # the ones that are written to rows
             send(CohortReport(sent, from_here, waits, notice, about, tuple(unwritten) if ended else ()))
         about_steps.clear()
 
@@ -329,12 +329,12 @@ def train_cohort(
         if ends_itself:
             stack.enter_context(watchdog)
             stack.enter_context(on_termination(watchdog.ask))
-        # Loaded outside the memory limit: the process keeps the data set for all its cohorts.
+        # Loaded outside the memory limit, because the process keeps the data set for all its cohorts.
         task_of(configs[0].method).keep_data(configs[0], Path(settings.data))
         try:
             with limited(device, task.memory, f"a cohort of {len(configs)} in stacks of {task.spec.width}"):
                 if issubclass(method, FunctionMethod):
-                    with watchdog.suspended():  # nobody knows how long its epochs take
+                    with watchdog.suspended():  # the length of its epochs is unknown
                         call_functions(method)
                 else:
                     loop()
@@ -345,13 +345,13 @@ def train_cohort(
                 raise
             reason = f"stopped: {'SIGTERM; ' if watchdog.asked else ''}{stopped}"
             if of_function and peers.rank:
-                time.sleep(GRACE / 4)  # the first of them, which has no step in common with it, writes a checkpoint
+                time.sleep(GRACE / 4)  # the first peer writes a checkpoint, without a common step
                 os._exit(1)
             _end(Failure("machine", reason), write, SINGLE_PROCESS if of_function else peers)
 
 
 def _without_pictures(report: Report) -> Report:
-    """The report without the pictures of members that ended early, which come with the last one."""
+    """The report without the pictures of members that ended early, which are sent with the last report."""
     return replace(report, members=tuple(replace(member, pictures={}) for member in report.members))
 
 

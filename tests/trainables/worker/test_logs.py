@@ -131,7 +131,7 @@ def test_a_store_that_takes_nothing_is_said_once_and_asked_again(kept: KeptLogs)
         log.save()
         log.save()
         kept.full = False
-    assert lines == ["what it prints cannot be kept: store full"] and kept.of == {"a": b"one\n", "b": b"one\n"}
+    assert lines == ["its printed output cannot be stored: store full"] and kept.of == {"a": b"one\n", "b": b"one\n"}
 
 
 def test_a_log_is_written_while_its_trial_trains(kept: KeptLogs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_a_cohort_that_waits_at_a_rung_saves_and_ends_and_goes_on_with_the_verdi
 
 def test_a_metric_that_no_member_reports_is_named_at_the_rung(tmp_path: Path) -> None:
     task = task_of(three(), 3, "c", comparison=Comparison("auroc", frozenset({2})))
-    with pytest.raises(ValueError, match=r"no metric 'auroc' to prune by at epoch 2; there are: .*loss"):
+    with pytest.raises(ValueError, match=r"pruning needs the metric 'auroc' at epoch 2; there are: .*loss"):
         train_cohort(task, settings(tmp_path), torch.device("cpu"), lambda message: None)
 
 
@@ -188,7 +188,7 @@ def test_after_a_model_that_cannot_be_written_the_others_have_one_attempt_each()
     *earlier, last = [message for message in sent if isinstance(message, CohortReport)]
     assert earlier and not any(report.without_models for report in earlier)
     assert last.report.done and last.without_models == ("t0",)
-    assert (last.notice or "").endswith("its models cannot be kept: store full")
+    assert (last.notice or "").endswith("its models cannot be stored: store full")
 
 
 def test_what_is_printed_is_in_the_logs_before_the_last_report() -> None:

@@ -24,7 +24,7 @@ ABOUT = (
 )
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line; with --again that of sweeper run."
 OF_RUN = (
-    *("measure", "json", "node_price", "hours", "cost", "order", "cohort", "stack", "gpu_fraction", "gpu_memory"),
+    *("measure", "node_price", "hours", "cost", "order", "cohort", "stack", "gpu_fraction", "gpu_memory"),
     *("address", "debug", "retries", "save_every", "step_timeout", "keep", "spread", "alarm_rate", "compile", "track"),
     *("wait", "fresh"),
 )
@@ -39,7 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--metric", metavar="NAME", help="by this metric (default: the preset's)")
     data = partial(named, "--data", noun="a folder")
     parser.add_argument("--data", type=data, metavar="DIR", help="folder of the data sets")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object; with --again one for each event of the run"
+    )
     again = parser.add_argument_group("with fresh seeds")
     again_help = (
         "train the best setting of each study and data set with these values, which no trial of the request has, such "
@@ -87,7 +89,9 @@ def _train_again(options: dict[str, Any], arguments: Sequence[str]) -> int:
         again = Again(
             key, values_of_axis("again", key, text), options["changes"], options["metric"], tuple(options["method"])
         )
-        values = {name: options[name] for name in ("name", "preset", "store", "plan", *OF_RUN) if name in options}
+        values = {
+            name: options[name] for name in ("name", "preset", "store", "plan", "json", *OF_RUN) if name in options
+        }
         if options["data"] is not None:
             data = options_of_run()["data"]
             values["data"] = data.read(data.flag, options["data"]) if data.read else options["data"]

@@ -210,7 +210,6 @@ def test_what_cannot_be_is_refused(again: Again, line: str, tmp_path: Path) -> N
         ([NAME, "--again", "seed"], "--again takes KEY=VALUE, but got 'seed'"),
         ([NAME, "--debug"], "--debug requires --again"),
         ([NAME, "--plan"], "--plan requires --again"),
-        ([NAME, "--again", "seed=1", "--json"], "--json requires --plan"),
         ([NAME, "--again", "seed=1", "--preset", "digits, again"], "--again needs the preset that was tuned, but"),
     ],
 )

@@ -199,17 +199,17 @@ def test_all_of_a_kind_are_listed(kind: str) -> None:
 
 def test_lists_show_defaults_ranges_and_directions() -> None:
     listed = {kind: " ".join(describe(kind).split()) for kind in LISTS}
-    assert "lr Peak learning rate, `lr > 0` (default 0.05, lr > 0) " in listed["keys"]
+    assert "lr Peak learning rate (default 0.05, lr > 0) " in listed["keys"]
     assert re.search(r" ema [^(]*\(default and range by method\)", listed["keys"])
-    assert "fpr95 Share of outliers that are taken for inliers" in listed["metrics"]
-    assert "95 % of the inliers are accepted (a share in [0, 1], lower is better) " in listed["metrics"]
+    assert "fpr95 Share of outliers accepted as inliers at the threshold" in listed["metrics"]
+    assert "accepts 95 % of the inliers (a share in [0, 1], lower is better) " in listed["metrics"]
     assert "deep_svdd Deep SVDD: " in listed["methods"] and "(Ruff et al. 2018)" in listed["methods"]
 
 
 def test_a_column_is_explained_beside_the_metric_of_its_name() -> None:
     assert describe("device_seconds").startswith("device_seconds: a column of every row\n  `seconds` times the GPUs")
     text = describe("seconds")
-    assert "an objective of searches" in text and text.endswith("share of its cohort's training time")
+    assert "an objective for searches" in text and text.endswith("share of its cohort's training time")
 
 
 @for_each("name", [*METHODS, *DATASETS])

@@ -96,7 +96,7 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
         ),
         ("mask", "the image {own}/ground_truth/bent/000_mask.png cannot be decoded ("),
         ("tested", "inspect needs at least 20 training images of bent, half of them for a threshold at a false-alarm "),
-        ("absent", "dataset=folder is without the split 'train': there is no folder "),
+        ("absent", "dataset=folder lacks the split 'train': there is no folder "),
         ("cut", "the image {own}/test/bent/000.png cannot be decoded (image file is truncated); remove or replace it"),
         (
             "defects",

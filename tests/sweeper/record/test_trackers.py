@@ -309,15 +309,21 @@ def test_a_tracker_that_never_connects_costs_one_line(store: Store, said: list[s
 
 def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(store: Store, said: list[str]) -> None:
     """The end waits as long as the limit of the run allows. What is left is then not sent."""
-    free, closed, memory, asked = threading.Event(), threading.Event(), Memory(), list[float]()
-    memory.on_start, memory.on_close = free.wait, closed.set
+    begun, free, closed, memory, asked = *(threading.Event() for _ in range(3)), Memory(), list[float]()
+    memory.on_close = closed.set
+
+    def hang() -> None:
+        begun.set()
+        free.wait()
+
+    memory.on_start = hang
 
     def longest_wait(seconds: float) -> float:
         asked.append(seconds)
         return 0.05
 
     with Tracking(destination(fill(store), memory, said), longest_wait):
-        pass
+        assert begun.wait(60)
     assert said == ["tracker memory has not taken everything yet; the same command sends it the rest"]
     assert asked == [trackers.CLOSE_SECONDS]
     free.set()

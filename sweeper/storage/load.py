@@ -1,7 +1,7 @@
 """Load the rows or the history of sweeps as pandas frames."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,7 +21,16 @@ from sweeper.storage.layout import (
 )
 from sweeper.storage.parquet_files import read_or_say
 from sweeper.storage.requests import RequestRows, read_request, request_name
-from sweeper.storage.rows import FIXED, HISTORY, Columns, columns_of, merged_rows, one_per_record, rows_except
+from sweeper.storage.rows import (
+    FIXED,
+    HISTORY,
+    STUDY_COLUMNS,
+    Columns,
+    columns_of,
+    merged_rows,
+    one_per_record,
+    rows_except,
+)
 from sweeper.storage.store import StoreReader
 
 Named = Mapping[str, bool | int | float | str | None]
@@ -34,7 +43,8 @@ def load(
     preset: str | None = None,
     changes: str | None = "",
 ) -> pd.DataFrame:
-    """Return the rows of a sweep, or of several, one per trial, with all their columns and the column `sweep`.
+    """Return the rows of a sweep, or of several, one per trial, with all their columns and the column `sweep`. First
+    come the hyperparameters in which these rows differ.
 
     `preset` and `changes` are the two parts of a request's name, such as `"digits"` and `"epochs=5"`, or `""` for the
     preset as it is defined: the rows that belong to the request, as its last run found it defined. Without `preset` all
@@ -42,12 +52,13 @@ def load(
     left.
     """
     files = store if isinstance(store, Files) else Files(store)
-    tables = []
+    tables, hyperparameters = [], dict[str, None]()
     for sweep in [name] if isinstance(name, str) else name:
         rows = StoreReader(files).rows(sweep)
         if rows is None:
             raise absent(files, TRIALS, sweep)
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
+        hyperparameters |= dict.fromkeys(columns_of(rows.schema).hyperparameters)
     try:
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     except pa.ArrowException as error:
@@ -55,9 +66,22 @@ def load(
     if preset is not None and changes is not None:
         sweeps = [name] if isinstance(name, str) else name
         parts = [select_request(files, sweep, rows[rows["sweep"] == sweep], preset, changes) for sweep in sweeps]
-        return pd.concat(parts, ignore_index=True)
+        return _swept_first(pd.concat(parts, ignore_index=True), hyperparameters)
     rows = rows if preset is None else _select(files, rows, "preset", preset)
-    return rows if not changes else _select(files, rows, "changes", changes)
+    rows = rows if not changes else _select(files, rows, "changes", changes)
+    return _swept_first(rows, hyperparameters)
+
+
+def _swept_first(rows: pd.DataFrame, hyperparameters: Iterable[str]) -> pd.DataFrame:
+    """Return the rows with the hyperparameters in which they differ as their first columns."""
+
+    def differs(values: pd.Series) -> bool:
+        first = values.iloc[0]
+        return not bool((values.isna() if pd.isna(first) else (values == first).fillna(False)).all())
+
+    keys = [key for key in hyperparameters if key not in STUDY_COLUMNS]
+    swept = [key for key in keys if len(rows) and differs(rows[key])]
+    return rows[[*swept, *(name for name in rows if name not in swept)]]
 
 
 def select_request(files: Files, sweep: str, rows: pd.DataFrame, preset: str, changes: str) -> pd.DataFrame:
@@ -107,11 +131,16 @@ def load_replaced(files: Files, name: str, time: str) -> pd.DataFrame:
 
 
 def load_trials(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of these trials in their order. Trials without a row, and rows of other trials, are left out."""
+    """Return the rows of these trials in their order, with columns as those of `load`. Trials without a row, and rows
+    of other trials, are left out."""
     order = {trial: index for index, trial in enumerate(trials)}
-    rows = load(name, files)
+    table = StoreReader(files).rows(name)
+    if table is None:
+        raise absent(files, TRIALS, name)
+    rows = table.append_column("sweep", pa.array([name] * len(table), pa.string())).to_pandas()
     rows = rows[rows["trial_id"].isin(order)]
-    return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
+    ordered = rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
+    return _swept_first(ordered, columns_of(table.schema).hyperparameters)
 
 
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.files import Files
-from sweeper.storage.load import load
+from sweeper.storage.load import load, load_trials
 from sweeper.storage.parquet_files import table_to_parquet
 from sweeper.storage.rows import Columns, table_of
 from sweeper.storage.store import MIN_FREE_BYTES, Store, StoreReader, check_free_space, check_writable
@@ -231,3 +231,19 @@ def test_free_space_is_that_of_the_disk_of_a_folder_that_does_not_exist_yet(tmp_
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=MIN_FREE_BYTES - 1))
     with pytest.raises(StoreError, match="must have 64 MiB free, but has 63"):
         check_free_space(files)
+
+
+def test_the_hyperparameters_in_which_rows_differ_are_their_first_columns(tmp_path: Path) -> None:
+    store, columns = Store(tmp_path), Columns({"method": str, "lr": float, "nu": float, "seed": int}, ("auroc",))
+    run = {"cohort": "c", "cohort_size": 4, "changes": "", "status": "finished", "method": "vje", "seed": 0}
+    rows = [
+        {**run, "trial_id": f"t{index}", "preset": preset, "lr": 0.1 * (1 + index % 2), "nu": nu, "auroc": 0.5}
+        for index, (preset, nu) in enumerate([("a", 1.0), ("a", 1.0), ("b", None), ("b", 1.0)])
+    ]
+    store.prepare("grid", columns)
+    store.write("grid", "c", rows, columns)
+    found, of_preset = load("grid", tmp_path), load("grid", tmp_path, "a", None)
+    assert [*found][:3] == ["lr", "nu", "trial_id"] and [*of_preset][:3] == ["lr", "trial_id", "method"]
+    assert {*found} == {*of_preset} == {*pd.read_parquet(tmp_path / "trials/sweep=grid"), "sweep"}
+    assert [*load_trials(store.files, "grid", ["t3", "t1"])][:2] == ["trial_id", "method"], "they differ in no key"
+    assert load_trials(store.files, "grid", ["t3", "t2"])["trial_id"].tolist() == ["t3", "t2"]

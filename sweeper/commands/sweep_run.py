@@ -279,7 +279,8 @@ class SweepRun:
                 return running.enter_context((self.backends or backend_of)(self.request, self.stopping, before_exit))
 
             if self.plan.trials_left:
-                _print_line(f"{self.plan.trials_left} of {self.plan.total} trials to run; {self._place}")
+                left = f"{self.plan.trials_left} of {self.plan.total} trials to run"
+                _print_line(f"{self.plan.name} ({self.plan.request}): {left}; {self._place}")
                 self._train(tracked_trials, backend())
             while decision and (plan := decision.next()):
                 self.plan = plan

@@ -19,7 +19,7 @@ from sweeper.execution.budget import Budget, Expected
 from sweeper.packing.allocate import Allocator
 from sweeper.packing.cluster import DeviceInfo, Slots, hourly_price, profile_devices, write_devices
 from sweeper.packing.compilation import StudyWork
-from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves
+from sweeper.packing.cuts import record_halved, recorded_halves
 from sweeper.planning import cohorts
 from sweeper.planning.cohorts import Cohort, Trial
 from sweeper.planning.order import in_order
@@ -99,13 +99,13 @@ def _of_grids(allocator: Allocator, lease: Lease) -> list[Stage]:
     cut, halved_ids = cohorts.cut(plan.groups, packing.cuts), recorded_halves(files, plan.name)
     all_cohorts = cohorts.halved(cut, halved_ids)
     left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.grid_statuses))
-    count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
+    sizes = [len(cohort.trials) for own in left.values() for cohort in own]
+    at_a_time = " or ".join(str(slots[workers].count) for workers in left)
     used = zip(allocator.devices, packing.slots_per_device, strict=False)  # none are packed for several workers
     unused = ", ".join(device.kind.accelerator for device, slots in used if not slots)
     rest = f"; none on {unused}, which would gain little" if unused else ""
     first = FIRST[allocator.request.order.kind]
-    cut_text = " or ".join(describe_cuts(packing.cuts))
-    print(f"{count} cohorts{first}, {at_a_time} at a time, {cut_text}{rest}", flush=True)
+    print(f"{cohorts_text(sizes)}{first}, {at_a_time} at a time{rest}", flush=True)
     record = partial(record_halved, files, plan.name)
     by_workers = cohorts.by_workers(in_order(all_cohorts, plan, allocator.request.order))
     reader = StoreReader(files)
@@ -166,6 +166,13 @@ def _of_studies(allocator: Allocator) -> Stage:
 
     price = hourly_price(allocator.devices, allocator.request.node_price)
     return Stage(waves, cutter.slots, comparison, price=price)
+
+
+def cohorts_text(sizes: Sequence[int]) -> str:
+    """Return e.g. `28 cohorts of up to 20 trials`, or `1 cohort of 4 trials`, by the number of trials of each."""
+    least, most = min(sizes, default=1), max(sizes, default=1)
+    trials = f"{most} trials" if most > 1 else "one trial"
+    return f"{len(sizes)} cohort{'s' * (len(sizes) != 1)} of {'up to ' * (least < most)}{trials}"
 
 
 def wave_text(search: Search) -> str:

@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from sweeper.definition.metric import VALIDATION, is_finite
+from sweeper.definition.space import parts_of
 from sweeper.masking import masked
+from sweeper.planning.changes import format_value
 from sweeper.planning.cohorts import Cohort
 from sweeper.planning.plan import Plan
 from sweeper.printing import printable
@@ -27,15 +29,16 @@ from sweeper.results.best_trials import settings_of
 
 if TYPE_CHECKING:
     from sweeper.planning.sources import TrainedElsewhere
+    from sweeper.results.best import BestSetting, NoneFeasible
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 
-MIN_INTERVAL, MAX_INTERVAL = 5.0, 60.0
-"""Shortest and longest time between two plain lines, in seconds."""
-INTERVAL_SHARE = 0.05
-"""Time between two plain lines as a share of the elapsed time, within the limits above."""
+INTERVAL = 30.0
+"""Time between two plain lines, in seconds."""
+MAX_WIDTH = 120
+"""Most characters of a plain line."""
 MAX_BEST = 3
-"""Most data sets or studies whose best setting is shown."""
+"""Most data sets or studies whose best setting the live view shows."""
 
 
 class SweepProgress(CohortListener):
@@ -56,12 +59,13 @@ class SweepProgress(CohortListener):
         figures, self._settings = figures_of(plan.sweep, plan.preset), settings_of(plan)
         self._headline, self._naming, self._ranks = figures.headline, figures.naming, figures.ranks
         self.metric = figures.headline.name
-        self._best: list[str] | None = []
-        """What is said of the best settings; None if rows have come since."""
+        self._found: tuple[list[BestSetting], list[NoneFeasible]] | None = ([], [])
+        """The best settings, and the questions without one; None if rows have come since."""
         counts = plan.counts
         self._before = Counter({status: counts[status] for status in DONE})
         self._console = console or Console(file=sys.stdout, highlight=False, force_terminal=None if live else False)
-        self._clock, self._printed_at = clock, -math.inf
+        self._clock, self._printed_at = clock, clock()
+        self._name_keys = _keys_of_names(plan, figures.naming)
         self._status: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
         """Statuses in `_status` -> number of trials."""
@@ -75,6 +79,7 @@ class SweepProgress(CohortListener):
 
     def __enter__(self) -> Self:
         self._bar.begin()
+        self._printed_at = self._clock()
         self._time_left.started()
         return self
 
@@ -153,7 +158,7 @@ class SweepProgress(CohortListener):
         """Consider rows for the best setting without counting them. Those of pruned trials have no part in it."""
         if self._ranks:
             self._settings.add(row for row in rows if row.get("status") != "pruned")
-            self._best = None
+            self._found = None
 
     def print_line(self, text: str) -> None:
         """Print a message, above the live view if there is one."""
@@ -181,17 +186,34 @@ class SweepProgress(CohortListener):
 
     def best(self) -> list[str]:
         """Return sentences about the best settings; none if no trial has a value, or for a front."""
-        if self._best is None:
-            from sweeper.results.sentences import sentences  # here: it imports SciPy
+        found, infeasible = self._best_settings()
+        if not (found or infeasible):
+            return []
+        from sweeper.results.sentences import sentences  # here: it imports SciPy
 
-            found = self._settings.best(self._headline, self._naming)
+        return sentences(found, MAX_BEST, so_far=self.done < self.total, none_feasible=infeasible)
+
+    def _best_settings(self) -> tuple[list[BestSetting], list[NoneFeasible]]:
+        if self._found is None:
             infeasible = self._settings.none_feasible(self._headline)
-            self._best = sentences(found, MAX_BEST, so_far=self.done < self.total, none_feasible=infeasible)
-        return self._best
+            self._found = self._settings.best(self._headline, self._naming), infeasible
+        return self._found
+
+    def _best_value(self) -> list[str]:
+        """Return the best of the best settings in a few words, such as `best knn_z (%) 91.6 (study vje)`, and where it
+        is; none without one."""
+        found, _ = self._best_settings()
+        if not found:
+            return []
+        best = min(found, key=lambda each: each.metric.cost(each.mean) if is_finite(each.mean) else math.inf)
+        about = ", ".join(f"{key} {format_value(value)}" for key, value in best.question.items())  # type: ignore[arg-type]
+        value = f"{best.mean * (100.0 if best.metric.percent else 1.0):#.3g}".removesuffix(".")
+        at = " ".join(f"{key}={_short(known)}" for key, known in best.at.items())
+        return [f"best {best.metric.label} {value}{f' ({about})' if about else ''}", *([f"at {at}"] if at else [])]
 
     def _advance(self, cohort: Cohort, latest: RunningCohort) -> None:
         """Show how far a cohort has come."""
-        self.running_cohorts.advance(cohort.id, latest)
+        self.running_cohorts.advance(cohort.id, replace(latest, name=cohort_name(cohort, self._name_keys)))
         known = self.running_cohorts[cohort.id]
         trials = [trial.id for trial in cohort.trials]
         self._time_left.advanced(cohort.id, trials, known.share_trained, known.share_begun)
@@ -218,8 +240,7 @@ class SweepProgress(CohortListener):
         """Move the bar; without a live view, print a line unless the last one is too recent."""
         position = self._before.total() + len(self._status) + self.running_cohorts.trials_trained
         self._bar.move(position, self.done, self._time_left.estimate)
-        wait = min(MAX_INTERVAL, max(MIN_INTERVAL, INTERVAL_SHARE * self._bar.time_elapsed.total_seconds()))
-        if not self._console.is_terminal and self._clock() - self._printed_at >= wait:
+        if not self._console.is_terminal and self._clock() - self._printed_at >= INTERVAL:
             self._printed_at = self._clock()
             self._print_state()
 
@@ -246,19 +267,21 @@ class SweepProgress(CohortListener):
         yield from (_line(line, "green") for line in self.best())
 
     def _print_state(self, last: bool = False) -> None:
-        """Print the state as one line. In a file rich draws nothing but the end, so this text is ours."""
-        facts = self._facts() | {"elapsed": str(self._bar.time_elapsed)}
-        training = []
-        if last:
-            del facts["running"]
-        else:
+        """Print the state as one line, without what does not fit. In a file rich draws nothing but the end, so this
+        text is ours."""
+        facts, training = self._facts(), list[str]()
+        running, cohorts = (facts.pop(name, "") for name in ("running", "cohorts"))
+        facts["elapsed"] = str(self._bar.time_elapsed)
+        value, *at = self._best_value() or [""]
+        if not last:
             if time_left := self._time_left.estimate:
                 facts["left"] = f"about {time_left}"
-            training = [text] if (text := self.running_cohorts.summary()) else []
+            training = [f"running {running}", self.running_cohorts.summary()]
             if values := self.running_cohorts.values:
                 training.append(f"mean {self._headline.label} so far {math.fsum(values) / len(values):.4g}")
-        state = [f"{self.label}: {self.done} of {self.total} trials", *(" ".join(fact) for fact in facts.items())]
-        self.print_line(", ".join([*state, *training, *self.best()]))
+        counts = [f"{self.done} of {self.total} trials", *(" ".join(fact) for fact in facts.items())]
+        parts = [*counts, value, *training, *at, f"cohorts {cohorts}" if cohorts else ""]
+        self.print_line(_fitting(list(filter(None, parts))))
 
 
 MAX_LINES = 4
@@ -278,6 +301,8 @@ class RunningCohort:
     """Headline metric in the last report, the mean over the members; None before a report has one."""
     begun: float | None = None
     """Epochs that were completed when its process began; None if nothing has been said of it."""
+    name: str = ""
+    """What it trains, in a few words."""
 
     @property
     def share_trained(self) -> float:
@@ -322,6 +347,7 @@ class RunningCohorts:
             loss=known.loss if latest.loss is None else latest.loss,
             value=known.value if latest.value is None else latest.value,
             begun=known.begun if latest.begun is None else latest.begun,
+            name=latest.name or known.name,
         )
 
     def __getitem__(self, cohort: str) -> RunningCohort:
@@ -333,7 +359,7 @@ class RunningCohorts:
     def lines(self, metric: str) -> list[str]:
         """One line for each of the first `MAX_LINES` cohorts, and one that counts the others."""
         first = list(self._cohorts.items())[:MAX_LINES]
-        lines = [f"cohort {cohort}  {state.text(metric)}" for cohort, state in first]
+        lines = [f"{state.name or f'cohort {cohort}'}  {state.text(metric)}" for cohort, state in first]
         more = len(self._cohorts) - len(first)
         return [*lines, f"and {more} more cohort{'s' if more > 1 else ''}"] if more else lines
 
@@ -361,6 +387,55 @@ class RunningCohorts:
 def _line(text: str, style: str = "") -> Text:
     """One line for the terminal."""
     return Text(printable(masked(text)), style=style)
+
+
+def _fitting(parts: Sequence[str]) -> str:
+    """Return the first parts that fit into a plain line."""
+    line, *others = parts
+    for part in others:
+        if len(line) + len(part) + 2 <= MAX_WIDTH:
+            line = f"{line}, {part}"
+    return line[:MAX_WIDTH]
+
+
+MAX_VALUES, MAX_NAME = 3, 60
+"""Most values of a hyperparameter and most characters in the name of a cohort."""
+
+
+def cohort_name(cohort: Cohort, keys: Sequence[str]) -> str:
+    """Return what a cohort trains: `vje beta=0.5,1 seed=0…9`, or of a search `study vje, trials 8 to 15`; empty if
+    neither is known. `keys` are the hyperparameters that are named."""
+    first, last = cohort.trials[0], cohort.trials[-1]
+    if "number" in first.facts:
+        study = [f"study {first.facts['study']}"] if first.facts.get("study") else []
+        numbers = first.facts["number"], last.facts["number"]
+        trials = f"trial {numbers[0]}" if numbers[0] == numbers[1] else f"trials {numbers[0]} to {numbers[1]}"
+        text = ", ".join([*study, trials])
+    else:
+        methods = dict.fromkeys(str(trial.config.get("method", "")) for trial in cohort.trials)
+        named = [f"{key}={_values(cohort, key)}" for key in keys if key != "method" and key in first.config]
+        text = " ".join(filter(None, [",".join(methods), *named]))
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
+
+
+def _values(cohort: Cohort, key: str) -> str:
+    """Return the values of a hyperparameter in a cohort; of more than a few the first and the last."""
+    texts = [*dict.fromkeys(_short(trial.config.get(key)) for trial in cohort.trials)]
+    return ",".join(texts) if len(texts) <= MAX_VALUES else f"{texts[0]}…{texts[-1]}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}".replace("e-0", "e-") if isinstance(value, float) and is_finite(value) else format_value(value)
+
+
+def _keys_of_names(plan: Plan, naming: Sequence[str]) -> tuple[str, ...]:
+    """Return the hyperparameters that tell the cohorts of a plan's grids apart: those with several values, first the
+    ones that name a setting."""
+    values: dict[str, set[Any]] = {}
+    for part in parts_of(plan.space):
+        for key, own in (*part.fixed.items(), *((key, value) for key, of in part.axes.items() for value in of)):
+            values.setdefault(key, set()).add(own)
+    return tuple(key for key in dict.fromkeys((*naming, *values)) if len(values.get(key, ())) > 1)
 
 
 def _named(cohort: Cohort) -> str:

@@ -384,7 +384,7 @@ class Auditor:
             part = request.fixed or request.decide is not None
             if status == 0 and not part and counts != dict(Counter(self.seen.values())) and not self.failed:
                 self.note(f"the last line says {said[0]!r}, but the rows are otherwise")
-            shown = re.findall(r"^simulated \(.*?\): (\d+) of \d+ trials,", output, re.MULTILINE)
+            shown = re.findall(r"^(\d+) of \d+ trials,", output, re.MULTILINE)
             elsewhere = sum(self.seen.get(trial) != "failed" for trial in self._given_up[client])
             late = sum(counts.values()) - counts.get("failed", 0) - int(shown[-1]) if shown else 0
             if self.sure and not request.fixed and not 0 <= late <= elsewhere:

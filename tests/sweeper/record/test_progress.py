@@ -10,7 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from sweeper.planning.cohorts import Cohort, Trial
-from sweeper.record.progress import MAX_LINES, MIN_INTERVAL, ProgressBar, RunningCohort, RunningCohorts, SweepProgress
+from sweeper.record.progress import (
+    INTERVAL,
+    MAX_LINES,
+    MAX_WIDTH,
+    ProgressBar,
+    RunningCohort,
+    RunningCohorts,
+    SweepProgress,
+    cohort_name,
+)
 from tests.sweeper.record.plans import Clock, plan_of, plan_of_groups
 from trainables.reports import Heartbeat, Member, Report
 from trainables.worker.messages import CohortReport, Failure, Origin
@@ -42,15 +51,13 @@ def test_plain_lines_are_few_and_the_last_has_all_counts():
     with progress:
         for start in range(8):
             progress.started(cohort("t"))
-            clock.now += MIN_INTERVAL / 4
+            clock.now += INTERVAL / 4
             recorded(progress, rows(start / 10, start=start))
-    lines = out.getvalue().splitlines()
-    assert 2 <= len(lines) <= 4
-    assert (
-        "10 of 10 trials" in lines[-1]
-        and "best score: 0.700 (one trial) at nu=8; chosen on reported values" in lines[-1]
-        and "running" not in lines[-1]
-    )
+    assert out.getvalue().splitlines() == [
+        "6 of 10 trials, elapsed 0:00:30, left about 0:00:30, best score 0.300, running 0, at nu=4",
+        "10 of 10 trials, elapsed 0:01:00, best score 0.700, running 0, at nu=8",
+        "10 of 10 trials, elapsed 0:01:00, best score 0.700, at nu=8",
+    ]
 
 
 def test_a_plain_line_says_where_the_training_is():
@@ -58,7 +65,7 @@ def test_a_plain_line_says_where_the_training_is():
     with progress:
         progress.started(cohort("t0", "t1"))
         progress.advanced(cohort("t0", "t1"), Heartbeat(11.5, 800, 0.25))
-        clock.now += MIN_INTERVAL
+        clock.now += INTERVAL
         members = tuple(Member("running", 12, {"score": score}) for score in (0.5, 1.0, None))
         report = CohortReport(Report(12, members, 1.0, done=False), Origin("cpu", "here", 1, datetime.now(UTC)))
         progress.reported(cohort("t0", "t1", "t2"), report)
@@ -67,13 +74,25 @@ def test_a_plain_line_says_where_the_training_is():
     assert "epoch" not in lines[-1]
 
 
-def test_plain_lines_grow_rarer_in_a_long_run():
-    progress, out, clock = make()
+def test_there_is_a_plain_line_every_half_minute_and_each_fits_into_a_terminal():
+    long = "a_metric_with_a_long_name" * 2
+    progress, out, clock = make(metric=long, columns=("nu",), cohorts=99)
     with progress:
-        for _ in range(3600):
+        progress.rank([{**row, long: 0.5} for row in rows(0.5, start=50)])
+        for _ in range(600):
             clock.now += 1
-            progress.advanced(cohort("t0", "t1"), Heartbeat(1.0, 800, None))
-    assert 60 < len(out.getvalue().splitlines()) < 120  # of an hour: every 5 s at first, every minute at last
+            progress.advanced(cohort("t0", "t1"), Heartbeat(1.0, 800, 0.123))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 21 and max(map(len, lines)) <= MAX_WIDTH == 120
+    assert all(line.startswith("2 of 10 trials, elapsed 0:") for line in lines)
+    assert lines[-1].endswith(f"best {long} 0.500, cohorts 0 of 99"), "the least important parts are left out"
+
+
+def test_a_plain_line_has_the_best_of_all_studies():
+    progress, out, _ = make()
+    with progress:
+        recorded(progress, [{**row, "study": f"s{index}"} for index, row in enumerate(rows(0.5, 0.9, 0.7))])
+    assert "best score 0.900 (study s1)" in out.getvalue()
 
 
 def test_the_time_left_weighs_trials_by_their_steps():
@@ -83,10 +102,10 @@ def test_the_time_left_weighs_trials_by_their_steps():
     console = Console(file=out, width=110, highlight=False)
     progress, ids = SweepProgress(plan, console=console, clock=clock), [f"g0t{index}" for index in range(9)]
     with progress:
-        clock.now += MIN_INTERVAL
-        recorded(progress, [{"trial_id": trial, "status": "finished", "seconds": MIN_INTERVAL / 9} for trial in ids])
+        clock.now += 5
+        recorded(progress, [{"trial_id": trial, "status": "finished", "seconds": 5 / 9} for trial in ids])
         progress.advanced(cohort("g1t0", name="c1"), Heartbeat(0.0, 800, None))
-        clock.now += 10 * MIN_INTERVAL
+        clock.now += 50
         progress.advanced(cohort("g1t0", name="c1"), Heartbeat(80.0, 800, None))
     line = [line for line in out.getvalue().splitlines() if "epoch 80 of 800" in line][-1]
     assert "9 of 10 trials" in line and "left about 0:07:30" in line
@@ -108,7 +127,7 @@ def test_best_follows_the_direction_and_skips_values_that_are_not_numbers(direct
     with progress:
         progress.rank(rows(0.9, start=50))
         recorded(progress, rows(None, math.nan, math.inf, -math.inf, 0.2))
-    assert f"best score so far: {expected}00 (one trial) at nu=" in out.getvalue().splitlines()[-1]
+    assert f"best score {expected}00, at nu=" in out.getvalue().splitlines()[-1]
 
 
 def test_settings_that_were_pruned_are_not_said_to_lack_results() -> None:
@@ -135,7 +154,7 @@ def test_running_never_falls_below_none():
     with progress:
         progress.started(cohort("t0", "t1"))
         progress.interrupted(cohort(*"abcde"), Failure("error", "lost"))
-        clock.now += MIN_INTERVAL
+        clock.now += INTERVAL
         progress.started(cohort())
     assert "running 0" in out.getvalue()
 
@@ -144,10 +163,11 @@ def test_the_live_view_shows_counts_best_and_messages():
     progress, out, clock = make(terminal=True, cohorts=4)
     with progress:
         clock.now += 60
-        progress.started(cohort("t7", "t8", "t9"))
-        progress.advanced(cohort("t7", "t8", "t9"), Heartbeat(0.0, 800, None))
+        own = Cohort("c0", tuple(Trial(f"t{index}", {"method": "vje", "epochs": 800}) for index in (7, 8, 9)), 3)
+        progress.started(own)
+        progress.advanced(own, Heartbeat(0.0, 800, None))
         clock.now += 60
-        progress.advanced(cohort("t7", "t8", "t9"), Heartbeat(12.5, 800, 0.25))
+        progress.advanced(own, Heartbeat(12.5, 800, 0.25))
         recorded(progress, rows(0.5, status="diverged"))
         progress.rank(rows(0.4, start=50))
         progress.print_line("cohort 1: worker lost, trying again")
@@ -160,10 +180,24 @@ def test_the_live_view_shows_counts_best_and_messages():
         "elapsed 0:02:00",
         "left 0:06:38",
         "best score so far: 0.400 (one trial)",
-        "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
+        "vje 3 trials epoch 12.5 of 800 loss 0.25",
     ):
         assert part in view
     assert "worker lost" in out.getvalue()
+
+
+def test_a_cohort_is_named_by_its_method_and_values():
+    def of(*configs: Mapping[str, object]) -> Cohort:
+        return Cohort("1f2e3d", tuple(Trial(f"t{index}", config) for index, config in enumerate(configs)), 1)  # type: ignore[arg-type]
+
+    keys = ("method", "beta", "seed", "width")
+    configs = [{"method": "vje", "beta": beta, "seed": seed, "lr": 0.1} for beta in (0.5, 1.0) for seed in range(10)]
+    assert cohort_name(of(*configs), keys) == "vje beta=0.5,1 seed=0…9"
+    assert cohort_name(of({"method": "byol", "beta": 1 / 3}), keys) == "byol beta=0.3333"
+    assert len(cohort_name(of({"method": "byol", "beta": "x" * 99}), keys)) == 60
+    proposals = tuple(Trial(f"t{index}", {"lr": 0.1}, {"study": "vje", "number": index}) for index in (8, 9))
+    assert cohort_name(Cohort("c", proposals, 1), keys) == "study vje, trials 8 to 9"
+    assert cohort_name(Cohort("c", proposals[:1], 1), keys) == "study vje, trial 8"
 
 
 def test_an_error_leaves_the_terminal_and_passes_on():

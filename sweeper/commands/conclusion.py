@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +21,14 @@ from sweeper.record.models import keep_best
 from sweeper.record.page import write_claims, write_page
 from sweeper.request import Request
 from sweeper.storage.checkpoints import remove_orphans
-from sweeper.storage.layout import FIGURES, figures_folder, history_folder, models_folder, trials_folder
+from sweeper.storage.layout import (
+    FIGURES,
+    end_text_path,
+    figures_folder,
+    history_folder,
+    models_folder,
+    trials_folder,
+)
 from sweeper.storage.load import load_request, metric_columns
 from sweeper.storage.models import forget_written, trials_with_models
 from sweeper.storage.requests import StoredRequest, selecting_line
@@ -34,14 +42,17 @@ if TYPE_CHECKING:
 
     from sweeper.report.answers import Answer
 
-MAX_BEST = 3
-"""Most data sets and studies whose best model the end of a run names."""
+MAX_LINES = 15
+"""Most lines of the end of a run, errors aside."""
+MAX_BEST = 2
+"""Most data sets and studies whose best setting the end of a run names."""
 COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
 
 def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
-    """Write figures and tables from all rows of the request and print a summary. Returns the exit status."""
+    """Write figures and tables from all rows of the request and print a summary of at most `MAX_LINES` lines, with the
+    tables and heatmaps as text only if they fit. Returns the exit status."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
     if len(store.files.list(trials_folder(plan.name))) > COMPACT_ABOVE:
         store.compact(plan.name)
@@ -72,24 +83,22 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         texts.append(studies.write(plan, store.files))
         diverged = plan.diverged_studies
     counts = rows["status"].value_counts().to_dict()
-    print("".join(f"{text}\n\n" for text in texts if text), end="")
-    print(f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
+    if figures := "\n\n".join(filter(None, texts)):
+        store.files.write(end_text_path(plan.request_folder), f"{figures}\n".encode())
+    lines = [f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials"]
     if len(rows) < len(of_request):
-        print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
-    for line in (*_first_divergence(plan, rows), *_unreported(plan, columns, of_request)):
-        print(printable(line))
-    print(f"rows: {store.files.display_uri_of(trials_folder(plan.name))}")
-    print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request_rows)}")
-    for kind in FIGURES:
-        folder = figures_folder(kind, plan.request_folder)
-        if plan.study_runs if kind == "studies" else store.files.list(folder):
-            print(f"{kind}: {store.files.display_uri_of(folder)}")
-    if plan.sweep.claims_of(plan.preset) and (judged := write_claims(plan, store.files, print)):
-        print(f"claims: {judged}")
+        lines.append(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
+    lines += map(printable, (*_first_divergence(plan, rows), *_unreported(plan, columns, of_request)))
+    lines.append(f"rows: {selecting_line(store.files, plan.name, plan.request_rows)}")
+    if kinds := [kind for kind in FIGURES if store.files.list(figures_folder(kind, plan.request_folder))]:
+        names = kinds[0] if len(kinds) == 1 else f"{{{','.join(kinds)}}}"
+        lines.append(f"figures: {store.files.display_uri_of(figures_folder(names, plan.request_folder))}")
+    has_claims = bool(plan.sweep.claims_of(plan.preset))
+    judged = write_claims(plan, store.files, print) if has_claims else None
     if page := write_page(plan, store.files, print):
-        print(f"page: {store.files.display_uri_of(page)}")
+        lines.append(f"page: {store.files.display_uri_of(page)}")
     if models := set(trials_with_models(store.files, plan.name)).intersection(plan.ids):
-        print(f"models: {store.files.display_uri_of(models_folder(plan.name))} (of {len(models)} trials)")
+        lines.append(f"models: {store.files.display_uri_of(models_folder(plan.name))} (of {len(models)} trials)")
     if diverged:
         print(
             f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}, so there is no best trial",
@@ -98,7 +107,7 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
     without_history = len(store.trials_without_history(plan.name).intersection(plan.ids))
     if without_history:
         lost = f"{without_history} trials have lost their history with a damaged file"
-        print(f"{lost}; the same command trains them again")
+        lines.append(f"{lost}; the same command trains them again")
     forget_written(store.files, plan.name)
     missing = missing_models(store.files, plan, request.keep)
     if missing:
@@ -106,8 +115,15 @@ def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
         if missing.isdisjoint(trial.id for trial in plan.grid_trials):
             again = "sweeper.load_model trains such a trial again"
         print(f"error: {len(missing)} models could not be written, and are missing; {again}", file=sys.stderr)
-    for line in _answer(plan, store, columns, of_request, request):
-        print(line)
+    answer = best_of(plan, store, columns, of_request, request)
+    best = answer.text.split("\n")
+    shown = [*figures.split("\n"), ""] if figures else []
+    room = MAX_LINES - len(lines) - len(best[:MAX_BEST]) - 1 - bool(judged)
+    is_cut = len(shown) > room
+    shown, room = ([], room - 1) if is_cut else (shown, room - len(shown))
+    used = [*_use(plan, store, answer, of_request, request)][:room]
+    more = _commands(plan, store, request, max(0, len(best) - MAX_BEST), is_cut, judged)
+    print("\n".join([*shown, *lines, *used, *best[:MAX_BEST], *more]))
     trained = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if trained and not missing else EXIT_FAILED
 
@@ -118,8 +134,25 @@ def _stored(plan: Plan, rows: pd.DataFrame) -> StoredRequest:
     return StoredRequest(plan.request, plan.preset, rows, total)
 
 
+def _commands(
+    plan: Plan, store: Store, request: Request, others: int, is_cut: bool, judged: str | None
+) -> Iterator[str]:
+    """The commands that print more of the request: `others` best settings that are not named, its figures if the end
+    `is_cut`, and its claims, of which `judged` says how many have each verdict."""
+    words = [plan.name if request.sweep else request.name, "--preset", plan.preset]
+    words += ["--changes", plan.changes.text] if plan.changes.text else []
+    words += ["--store", store.files.display_uri] if request.store != Request.store else []
+    about = printable(shlex.join(words))
+    more = f"{others} more best setting{'s' * (others > 1)}, " if others else ""
+    yield f"sweeper best {about}  # {more}how sure, the model, how to train it again"
+    if is_cut:
+        yield f"sweeper table {about} --format text  # tables, heatmaps and studies"
+    if judged:
+        yield f"sweeper claims {about}  # {judged}"
+
+
 def best_of(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Answer:
-    """The best setting of a request by its rows."""
+    """The best settings of a request by its rows."""
     from sweeper.report.answers import answer_of  # here: they import SciPy
     from sweeper.report.commands import Commands
     from sweeper.report.figures import figures_of
@@ -132,18 +165,14 @@ def best_of(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, requ
     return answer_of(store.files, plan.name, stored, figures, keys, commands, spread=request.spread)
 
 
-def _answer(plan: Plan, store: Store, columns: Columns, rows: pd.DataFrame, request: Request) -> Iterator[str]:
-    """How the best setting is trained again and its model used, and the sentence about it. Of trials on one class also
-    the score and the threshold of the model."""
-    answer = best_of(plan, store, columns, rows, request)
+def _use(plan: Plan, store: Store, answer: Answer, rows: pd.DataFrame, request: Request) -> Iterator[str]:
+    """How the models of trials on one class are loaded, with their scores and thresholds."""
     on_one_class = "normal_class" in rows and rows["normal_class"].notna().any()
     for choice in answer.choices[:MAX_BEST]:
         if on_one_class and choice.model:
             yield _of_model(store, plan.name, choice.trials[0], request.alarm_rate)
         elif on_one_class and request.alarm_rate is not None:
             yield f"trial {choice.trials[0]} has no model in the store, so it has no threshold; --keep best keeps it"
-        yield from choice.lines
-    yield answer.text
 
 
 def _of_model(store: Store, name: str, trial: str, alarm_rate: float | None) -> str:
@@ -169,16 +198,19 @@ def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _unreported(plan: Plan, columns: Columns, rows: pd.DataFrame) -> Iterator[str]:
-    """A line for each metric of the figures that no trial of a function has reported, of which nothing is known before
-    it reports."""
+    """A line about the metrics of the figures that no trial of a function has reported; none if there are none. Nothing
+    is known of them before it reports."""
     if "method" not in rows or not any(map(is_own, rows["method"].dropna().unique())):
         return
     reported = metric_columns(rows, columns.hyperparameters)
-    for figure in plan.sweep.figures_of(plan.preset):
-        for metric in figure.shown:
-            if metric.name not in (*reported, *OF_EVERY_ROW):
-                known = ", ".join(reported) or "nothing"
-                yield f"no trial has reported {metric.name}, which the {figure.title} shows; they report: {known}"
+    lacking = [
+        f"{metric.name}, which the {figure.title} shows"
+        for figure in plan.sweep.figures_of(plan.preset)
+        for metric in figure.shown
+        if metric.name not in (*reported, *OF_EVERY_ROW)
+    ]
+    if lacking:
+        yield f"no trial has reported {', nor '.join(lacking)}; they report: {', '.join(reported) or 'nothing'}"
 
 
 def print_how_to_continue(plan: Plan, store: Store, fresh: bool, why: str = "", command: str = "") -> None:

@@ -24,13 +24,17 @@ from sweeper.report.figures import Made, Shown, made
 from sweeper.report.kinds import read_figures
 from sweeper.report.tables import PARTS, Format
 from sweeper.storage.files import Files
+from sweeper.storage.layout import end_text_path, file_name
 
 ABOUT = (
     "Print the tables of a request: mean and 95 % interval of each cell, the paper's figures beside them, and which "
     "cells are not told apart from the best of their column."
 )
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
-FORMATS, KINDS_OF_SPREAD = tuple(form for form in get_args(Format) if form != "json"), tuple(SPREADS)
+TEXT = "text"
+"""The format of all tables, heatmaps and studies as text, which the end of a run prints where they are short."""
+FORMATS = (*(form for form in get_args(Format) if form != "json"), TEXT)
+KINDS_OF_SPREAD = tuple(SPREADS)
 
 
 @command_line()
@@ -42,7 +46,10 @@ def main(arguments: Sequence[str]) -> int:
     table_help = "this table, or that of the heatmap of this metric (default: all tables of the preset)"
     add("--table", metavar="TABLE", help=table_help)
     form = partial(one_of, "--format", choices=FORMATS)
-    form_help = "LaTeX needs the package booktabs; CSV has mean, the ends of its interval and n in columns of their own"
+    form_help = (
+        "LaTeX needs the package booktabs; CSV has mean, the ends of its interval and n in columns of their own; text "
+        "has all tables, heatmaps and studies of the request as its last run wrote them"
+    )
     form_of = parser.add_mutually_exclusive_group().add_argument
     form_of("--format", type=form, default=FORMATS[0], metavar="|".join(FORMATS), help=form_help)
     form_of("--json", dest="format", action="store_const", const="json", help="one JSON object a line for each table")
@@ -60,24 +67,41 @@ def main(arguments: Sequence[str]) -> int:
     add("--label", action="append", default=[], metavar="TEXT=LABEL", help=label_help)
     add("--out", type=Path, metavar="FILE", help="write them to this file (default: print them)")
     options = parser.parse_args(arguments)
-    found = documents(
-        options.name,
-        preset=options.preset,
-        changes=options.changes,
-        table=options.table,
-        form=cast(Format, options.format),
-        spread=cast(Spread, options.spread),
-        store=options.store,
-        columns=None if options.columns is None else options.columns.split(","),
-        caption=options.caption,
-        labels=pairs("--label", options.label),
-    )
+    if options.format == TEXT:
+        if options.table is not None:
+            raise SpecError("--format text prints all tables, so --table must be left out")
+        found = [end_text(Files(options.store), options.name, options.preset, options.changes)]
+    else:
+        found = documents(
+            options.name,
+            preset=options.preset,
+            changes=options.changes,
+            table=options.table,
+            form=cast(Format, options.format),
+            spread=cast(Spread, options.spread),
+            store=options.store,
+            columns=None if options.columns is None else options.columns.split(","),
+            caption=options.caption,
+            labels=pairs("--label", options.label),
+        )
     text = ("" if options.format == "json" else "\n").join(found)
     if options.out is None:
         print(text, end="", mask=options.format != "json")
     else:
         _write(options.out, text)
     return EXIT_OK
+
+
+def end_text(files: Files, name: str, preset: str | None, changes: str | None) -> str:
+    """Return the tables, heatmaps and studies of a request as text, as its last run wrote them. Raises StoreError if
+    there are no rows, and SpecError if there is no such request, or no text of it."""
+    sweep = registry.name_in_store(name)
+    request, _ = find_request(files, sweep, preset, changes)
+    data = files.read(end_text_path(f"{sweep}/{file_name(request.label)}"))
+    if data is None:
+        why = "no run of it has come to its end, or it has no tables, heatmaps or studies"
+        raise SpecError(f"there is no text of {sweep} ({request.label}): {why}")
+    return data.decode(errors="replace")
 
 
 def documents(

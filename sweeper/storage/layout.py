@@ -231,6 +231,11 @@ def figure_path(kind: str, request_folder: str, name: str) -> str:
     return f"{figures_folder(kind, request_folder)}/{name}"
 
 
+def end_text_path(request_folder: str) -> str:
+    """The path of a request's tables, heatmaps and studies as text, as its last run has written them."""
+    return figure_path("tables", request_folder, "end.txt")
+
+
 def study_path(sweep: str, study: str) -> str:
     """The path of the definition of a study, by the study's id."""
     return f"studies/{check_name(sweep)}/{check_name(study)}.json"

@@ -66,7 +66,7 @@ def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
     out, err = capsys.readouterr()
     assert status == 0 and err == "" and "4 finished of 4 trials" in out, out + err
     assert "goes on from its checkpoint" in out and "HUSH" not in out, out
-    assert "rows: s3://bucket1/results/trials/sweep=anomaly_grid?endpoint_override=" in out, out
+    assert 'rows: pd.read_parquet("s3://bucket1/results/trials/sweep=anomaly_grid?endpoint_override=' in out, out
     assert failures == 1 and first_steps == 2, "each of the two cohorts begins once"
     assert main([*command, "--plan", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["to run"] == 0

@@ -181,7 +181,7 @@ def test_a_grid_of_an_earlier_version_is_continued_and_its_rows_stay(
     assert begin("grid", store) == 0
     out, err = capsys.readouterr()
     assert "2 of 4 trials to run" in out and "4 finished of 4 trials" in out and err == ""
-    (line,) = [line for line in out.splitlines() if line.startswith("request 'grid': ")]
+    (line,) = [line for line in out.splitlines() if line.startswith("rows: ")]
     selected, rows = eval(line.partition(": ")[2], {"pd": pd}), load("earlier", store, preset="grid")
     assert len(selected) == 4 and results(rows) == results(selected)
     assert results(rows).items() >= results(before).items() and rows["seed"].tolist() == [0, 1, 0, 1]

@@ -65,9 +65,10 @@ def test_it_runs_and_reports_both_and_continues(tmp_path: Path, capsys: pytest.C
         assert "8 finished of 8 trials" in text and "best knn_z" in text
         assert main(command(tmp_path)) == 0
     text = capsys.readouterr().out
-    assert "6 of 14 trials to run" in text and "6 trials: " in text and " of 14 trials\n" in text
-    (line,) = (line for line in text.splitlines() if line.startswith("request 'digits': "))
-    rows = eval(line.removeprefix("request 'digits': "), {"pd": pd})
+    assert "6 of 14 trials to run" in text and " of 14 trials\n" in text
+    assert "6 trials: " in (tmp_path / "tables/mixed/digits/end.txt").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("rows: "))
+    rows = eval(line.removeprefix("rows: "), {"pd": pd})
     assert len(rows) == 14 and rows["study_id"].notna().sum() == 6
     assert list(load("mixed", str(tmp_path))["trial_id"].sort_values()) == list(rows["trial_id"].sort_values())
     assert (tmp_path / "heatmaps/mixed/digits/knn_z.parquet").exists() and (tmp_path / "studies/mixed/digits").exists()

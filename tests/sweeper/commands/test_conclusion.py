@@ -1,16 +1,22 @@
 """The end of a run: its exit status, and what it prints."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sweeper.commands import best as best_command
+from sweeper.commands import table
 from sweeper.commands.command_line import EXIT_FAILED, EXIT_OK
-from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
+from sweeper.commands.conclusion import MAX_LINES, finish, finish_so_far, print_how_to_continue
 from sweeper.definition import Metric, Selection, Table
+from sweeper.planning.changes import Change, Changes
 from sweeper.planning.plan import Plan
 from sweeper.report.answers import find_answer
+from sweeper.report.figures import figures_of
+from sweeper.report.kinds import write_figures
 from sweeper.request import Keep, Request
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import trials_with_models
@@ -20,7 +26,7 @@ from sweeper.storage.store import Store
 from tests.sweeper.planning.test_cohorts import make
 from tests.sweeper.record.test_models import write
 
-COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
+COLUMNS = Columns({"beta": int, "nu": int, "dataset": str}, ("auroc",))
 REQUEST = Request("grid")
 
 
@@ -57,13 +63,11 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     assert f"{counts}{ending}".splitlines() == [
         f"{counts} of 4 trials",
         *(["first to diverge: trial t3 (beta=1, nu=3), loss was not finite in epoch 3"] if last == "diverged" else []),
-        f"rows: {tmp_path}/trials/sweep=grid",
-        f"request 'paper': {selecting_line(store.files, 'grid', plan.request_rows)}",
-        f"heatmaps: {tmp_path}/heatmaps/grid/paper",
+        f"rows: {selecting_line(store.files, 'grid', plan.request_rows)}",
+        f"figures: {tmp_path}/{{heatmaps,tables}}/grid/paper",
         f"page: {tmp_path}/reports/grid.html",
-        f"train again: sweeper trial grid t0 --preset paper --store {tmp_path} (trial t0)",
-        *(line for choice in answer.choices for line in choice.lines),
         answer.text,
+        "sweeper best grid --preset paper  # how sure, the model, how to train it again",
     ]
     assert answer.text.startswith("best auroc")
     assert (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
@@ -120,4 +124,31 @@ def test_folders_in_which_nothing_was_drawn_are_not_named(tmp_path: Path, capsys
     store = store_of(tmp_path, plan, dict.fromkeys(("t0", "t1", "t2", "t3"), "finished"))
     assert finish(plan, store, COLUMNS, REQUEST) == EXIT_OK
     out = capsys.readouterr().out
-    assert f"heatmaps: {tmp_path}/heatmaps/grid/paper" in out and "tables: " not in out
+    assert f"figures: {tmp_path}/heatmaps/grid/paper\n" in out
+
+
+def test_the_end_is_short_and_names_the_commands_that_print_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 30 trials, whose heatmap has 15 rows, on three data sets, each with a best setting; one diverged."""
+    plan = make(30)
+    trials = tuple(
+        replace(trial, config={"beta": index % 15, "nu": index // 15, "dataset": f"set{index % 3}"})
+        for index, trial in enumerate(plan.grid_trials)
+    )
+    plan = replace(plan, grid_trials=trials, changes=Changes("paper", {"epochs": Change((5,), (800,))}))
+    store = store_of(tmp_path, plan, {trial.id: "diverged" if trial.id == "t7" else "finished" for trial in trials})
+    assert finish(plan, store, COLUMNS, replace(REQUEST, store=str(tmp_path))) == EXIT_OK
+    ended = capsys.readouterr().out
+    lines = ended.splitlines()
+    assert len(lines) <= MAX_LINES == 15 and lines[0] == "29 finished, 1 diverged of 30 trials"
+    best, table_line = lines[-2:]
+    again = f"grid --preset paper --changes epochs=5 --store {tmp_path}"
+    assert best == f"sweeper best {again}  # 1 more best setting, how sure, the model, how to train it again"
+    assert table_line == f"sweeper table {again} --format text  # tables, heatmaps and studies"
+    assert [line[:10] for line in lines[-4:-2]] == ["best auroc"] * 2
+    write_figures(store.files, "grid", figures_of(plan.sweep, "paper"))
+    assert table.main([*shlex.split(table_line, comments=True)[2:]]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("auroc")
+    assert best_command.main([*shlex.split(best, comments=True)[2:]]) == 0
+    assert set(lines[-4:-2]) < {*capsys.readouterr().out.splitlines()}

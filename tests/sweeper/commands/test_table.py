@@ -20,6 +20,7 @@ from sweeper.definition import Grid, Heatmap, Metric, Search, SpecError, Sweep, 
 from sweeper.report import tables
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
+from sweeper.storage.layout import end_text_path
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.rows import STUDY_COLUMNS, Columns
 from sweeper.storage.store import Store
@@ -50,6 +51,18 @@ def write_store(folder: Path, *figures: Table | Heatmap) -> Path:
 
 ACCURACY = Table("accuracy", ("method",), (PROBE,), published=PUBLISHED, note="100 % is the most")
 BOTH = (ACCURACY, Table("losses", ("method",), (LOSS,)))
+
+
+def test_text_is_what_the_last_run_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(write_store(tmp_path, *BOTH))
+    words = [NAME, "--store", str(tmp_path), "--format", "text"]
+    assert table.main(words) == 2
+    assert f"error: there is no text of {NAME} (digits): no run of it has come to its end" in capsys.readouterr().err
+    store.files.write(end_text_path(f"{NAME}/digits"), b"accuracy\n\nmethod    probe_z\n")
+    assert table.main(words) == 0
+    assert capsys.readouterr().out == "accuracy\n\nmethod    probe_z\n"
+    assert table.main([*words, "--table", "accuracy"]) == 2
+    assert "--table must be left out" in capsys.readouterr().err
 
 
 def test_commands_run_as_written(

@@ -204,6 +204,9 @@ def test_by_its_name_in_the_store_a_sweep_of_the_user_is_exported_and_its_file_i
     (user_folder / "my_sweep.py").write_text(OWN)
     with without_ray(user_folder):
         sweeper.run("my_sweep.py", keep="none", axis={"sigma": [0.1], "lr": [0.01], "seed": [0]})
+    more = capsys.readouterr().out.splitlines()[-1]
+    assert more.startswith("sweeper best my_sweep.py --preset one")
+    assert best_command(shlex.split(more, comments=True)[2:]) == 0
     assert "train again: sweeper run my_sweep.py --preset one --set sigma=0.1" in capsys.readouterr().out
     forget_modules(user_folder)
     assert best_command(["my_sweep"]) == 0

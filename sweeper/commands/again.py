@@ -67,22 +67,14 @@ def asked_again(request: Request, again: Again) -> tuple[Request, list[str]]:
     if request.preset is not None and is_again(request.preset):
         raise SpecError(f"--again needs the preset that was tuned, but '{request.preset}' is what --again has trained")
     definition, files = request.sweep or registry.find(request.name), Files(request.store)
-    tuned, columns = find_request(files, definition.name, request.preset, again.changes, tuned=False)
+    tuned, columns = find_request(files, definition.name, request.preset, again.changes, trained_again=False)
     figures, metric = figures_ranked(files, definition.name, tuned, columns, again.metric)
     shown = shown_of(files, definition.name, tuned, figures, list(columns.hyperparameters))
     found = shown.best(shown.rows, metric, figures.naming) if again.metric or figures.ranks else []
     if not found:
-        commands = Commands(request.name, definition.name, definition, files.display_uri)
-        answer = answer_of(
-            files,
-            definition.name,
-            tuned,
-            figures,
-            list(columns.hyperparameters),
-            commands,
-            metric=metric if again.metric else None,
-        )
-        raise SpecError(answer.text)
+        by, commands = metric if again.metric else None, Commands(request.name, definition.name, None, "")
+        keys = list(columns.hyperparameters)
+        raise SpecError(answer_of(files, definition.name, tuned, figures, keys, commands, metric=by).text)
     code = [*again.methods, *own_code(definition)]
     fresh = _fresh(again, figures.repeats)
     settings = [_setting(tuned, best, code) for best in found]

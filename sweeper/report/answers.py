@@ -178,16 +178,16 @@ def figures_ranked(
 
 
 def find_request(
-    files: Files, name: str, preset: str | None, changes: str | None, *, tuned: bool = True
+    files: Files, name: str, preset: str | None, changes: str | None, *, trained_again: bool = True
 ) -> tuple[StoredRequest, Columns]:
-    """Return a request of a sweep in a store, by default that with the latest row, and the columns of its rows; without
-    `tuned` none that has the best settings of another. Raises StoreError if there are no rows, and SpecError if there
-    is no such request."""
+    """Return a request of a sweep in a store, by default that with the latest row, and the columns of its rows. Those
+    of best settings that were trained again count only with `trained_again`. Raises StoreError if there are no rows,
+    and SpecError if there is no such request."""
     table = StoreReader(files).rows(name)
     if table is None:
         raise absent(files, TRIALS, name)
     rows = in_order_of_ends(table)
-    stored = [each for each in stored_requests(files, name, rows)[0] if tuned or not is_again(each.preset)]
+    stored = [each for each in stored_requests(files, name, rows)[0] if trained_again or not is_again(each.preset)]
     return _chosen_request(stored, preset, changes), columns_of(table.schema)
 
 

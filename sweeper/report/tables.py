@@ -562,13 +562,14 @@ def _cell_texts(cells: pd.DataFrame, metric: Metric, style: Style) -> list[CellT
     shown = in_percent(cells) if metric.percent else cells
     digits = 2 if metric.percent else aligned_decimals(shown["mean"].to_numpy("float64"))
     texts = [_cell_text(cell, digits, style) for cell in shown.to_dict("records")]
-    if "mark" not in cells or not (cells["mark"] == BEST).any():
-        return texts
-    is_marked, costs = cells["mark"].isin((BEST, ALIKE)).to_numpy(), metric.cost(cells["mean"]).to_numpy("float64")
-    best = texts[int(np.flatnonzero(is_marked)[np.nanargmin(costs[is_marked])])].mean
-    return [
-        replace(text, bold=bool(marked) and text.mean == best) for text, marked in zip(texts, is_marked, strict=True)
+    own_marks = cells["mark"] if "mark" in cells else [""] * len(cells)
+    compared = [
+        (metric.cost(mean), text)
+        for text, mean, mark in zip(texts, cells["mean"], own_marks, strict=True)
+        if mark and not math.isnan(mean)
     ]
+    best = min(compared, key=lambda each: each[0])[1].mean if compared else None
+    return [replace(text, bold=bool(text.mark) and text.mean == best) for text in texts]
 
 
 def _cell_text(cell: dict[Any, Any], digits: int | None, style: Style) -> CellText:

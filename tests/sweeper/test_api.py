@@ -102,7 +102,7 @@ def test_a_run_returns_its_rows_and_the_same_call_again_trains_nothing(tmp_path:
     frame = run(tmp_path, tasks.append)
     assert list(frame["beta"]) == [0.5, 0.5, 1.5, 1.5] and set(frame["status"]) == {"finished"} and len(tasks) == 2
     again = run(tmp_path, tasks.append, axis={"seed": (1,)})
-    pd.testing.assert_frame_equal(again, frame[frame["seed"] == 1].reset_index(drop=True))
+    pd.testing.assert_frame_equal(again, frame[frame["seed"] == 1].reset_index(drop=True), check_like=True)
     assert len(tasks) == 2
     assert list(sweeper.load("tiny", tmp_path / "store")["sweep"]) == ["tiny"] * 4
     assert set(sweeper.load_history("tiny", tmp_path / "store")["trial_id"]) == set(frame["trial_id"])

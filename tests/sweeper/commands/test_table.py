@@ -166,6 +166,8 @@ def test_bold_is_the_best_number_that_is_shown_and_the_choice_has_its_own_mark()
     assert equal.count(r"\textbf{90.50}") == 2, "numbers that are shown as equal are equally bold"
     apart = tables.latex(CELLS.assign(mark=["*", ""]), ACCURACY)
     assert r"\textbf{90.00}" in apart and r"\textbf{90.50}" not in apart, "it is told apart from the best"
+    lacking = tables.latex(CELLS.assign(mean=math.nan), ACCURACY)
+    assert r"\textbf" not in lacking and "vje & --" in lacking, "what was chosen has no number on test images"
     of_test = tables.latex(CELLS.assign(criterion="probe_z", mean=[0.92, 0.905]), ACCURACY)
     assert "$^{*}$" not in of_test and r"\textbf{92.00}" in of_test
 

@@ -1,55 +1,61 @@
-"""Settings that several sweeps share and that their papers do not print: they are ours."""
+"""Our own settings for values that the papers do not print, shared by several sweeps."""
 
 from sweeper.definition import Assumption
 
 VJE, SIMVAE, GMJE = "VJE (arXiv 2602.05639)", "SimVAE (arXiv 2402.01399)", "GJE and GMJE (arXiv 2603.26799)"
 
 SEED = Assumption("the values of the seeds", ("seed",))
-REPORTS = Assumption("how often a trial is evaluated while it trains", ("report_every",))
-PROBE = Assumption("the paper has the epochs of the probe alone", ("probe_lr", "probe_batch_size"))
-UNLABELLED = Assumption("on STL-10, encoders train on the images without a label, too", ("dataset",))
+REPORTS = Assumption("how often a trial is evaluated during training", ("report_every",))
+PROBE = Assumption("of the probe's settings the paper states only the epochs", ("probe_lr", "probe_batch_size"))
+UNLABELLED = Assumption("on STL-10, encoders also train on the unlabelled images", ("dataset",))
 
 BATCH = Assumption(
-    "the paper has a batch of 128 and does not say of what: a step encodes about 128 images, as in the released code",
+    "the paper states a batch of 128 without a unit; here a step encodes about 128 images, as in the released code",
     ("batch_size",),
 )
 VIEWS = (
-    Assumption("vertical, as in a table and in the released code; a caption has horizontal, too", ("flip_direction",)),
+    Assumption(
+        "vertical, as in a table and in the released code; a caption also mentions horizontal flips",
+        ("flip_direction",),
+    ),
     Assumption("crops have aspect ratios of 3/4 to 4/3, which the paper rounds to 0.75 and 1.3"),
 )
 COLOUR_VIEWS = (
     *VIEWS,
-    Assumption("colours change before the crop, as in the released code", ("jitter_first",)),
-    Assumption("the paper's tables leave open the shortcuts and the blocks of a stage", ("encoder", "decoder")),
+    Assumption("colours are jittered before the crop, as in the released code", ("jitter_first",)),
+    Assumption("the paper's tables do not specify the shortcuts and the blocks of a stage", ("encoder", "decoder")),
 )
 ADAM = Assumption(
-    "1e-4 of the released code, over the 128 views that it sums; the paper does not say", ("adam_epsilon",)
+    "1e-4 from the released code, divided by the 128 views over which it sums; the paper states no value",
+    ("adam_epsilon",),
 )
 SIMVAE_ALONE = (SEED, REPORTS, BATCH, *COLOUR_VIEWS)
-"""Of SimVAE's experiments."""
+"""Assumptions of SimVAE's own experiments."""
 SIMVAE_METHODS = (
     *SIMVAE_ALONE,
-    Assumption("the paper sets 0.02 for the other three alone", ("sigma_x2",), ("vae",)),
+    Assumption("the paper sets 0.02 only for the other three", ("sigma_x2",), ("vae",)),
     Assumption("the paper mentions no projector", ("projector_width",), ("simclr", "vicreg")),
-    Assumption("the paper has 600 to 800", ("epochs",), ("simclr", "vicreg")),
-    Assumption("the paper has 8e-5 to 1e-3, and not for which data set", ("lr",), ("simclr",)),
-    Assumption("invariance weight 25 and covariance weight 1; the paper has the variance's alone", (), ("vicreg",)),
+    Assumption("600 to 800 in the paper", ("epochs",), ("simclr", "vicreg")),
+    Assumption("the paper gives 8e-5 to 1e-3 without assigning values to data sets", ("lr",), ("simclr",)),
+    Assumption(
+        "invariance weight 25 and covariance weight 1; the paper gives only the variance weight", (), ("vicreg",)
+    ),
 )
-"""Of SimVAE's experiments with the methods that it is compared with."""
-MOCO = Assumption("the paper gives no settings of MoCo", ("lr", "tau", "ema", "queue"), ("moco_v2",))
+"""Assumptions of SimVAE's experiments that include the methods of comparison."""
+MOCO = Assumption("the paper gives no settings for MoCo", ("lr", "tau", "ema", "queue"), ("moco_v2",))
 RELEASED = (
     SEED,
     REPORTS,
     Assumption("the released code enlarges CIFAR-10 to 256 pixels before the crop; here it is not"),
-    Assumption("the released code names these and uses neither", ("content_knn", "gmm_n_init")),
+    Assumption("the released code names these settings but uses neither", ("content_knn", "gmm_n_init")),
 )
-"""Of presets with the settings of the code that the authors of SimVAE released."""
+"""Assumptions of presets with the settings of SimVAE's released code."""
 
-NO_PROBE_VIEWS = Assumption("probes see images without augmentation; the paper's see random crops and flips")
+NO_PROBE_VIEWS = Assumption("probes see images without augmentation; in the paper they see random crops and flips")
 NOT_LEGIBLE = "not legible in our copy of the paper"
-"""What is said of numbers of GJE and GMJE: the paper prints them, but most were lost in the text that was read."""
+"""Remark on numbers of GJE and GMJE that the paper prints, but that were mostly lost in the text we read."""
 SGD = Assumption(NOT_LEGIBLE, ("lr", "momentum", "weight_decay"))
-MEASURED = Assumption("measured beside the paper's linear probe", ("knn", "few_labels", "geometry"))
+MEASURED = Assumption("measured in addition to the paper's linear probe", ("knn", "few_labels", "geometry"))
 NO_EXPERIMENT = Assumption(
     "the paper has no such experiment: data set, network, batch and epochs are those of its benchmark",
     ("optimiser", "lr", "weight_decay", "projector_width", "projection"),

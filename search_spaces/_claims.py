@@ -1,4 +1,4 @@
-"""What claims of several sweeps share."""
+"""Helpers for the claims of several sweeps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from sweeper.claims import Claim, Side, Where
 
 PAPER, DIGITS, CONTROLS = ("paper",), ("digits",), ("controls",)
-"""Presets."""
+"""Names of presets."""
 
 
 def best(metric: str, where: Where, along: str = "method") -> Side:
@@ -20,14 +20,15 @@ def least(metric: str, where: Where, along: str = "method") -> Side:
 
 
 def judged_by(presets: tuple[str, ...], *claims: Claim) -> tuple[Claim, ...]:
-    """Return the claims, of which those that name no preset are for these."""
+    """Return the claims; claims without presets get these presets."""
     return tuple(claim if claim.presets else replace(claim, presets=presets) for claim in claims)
 
 
 def also_by(
     claims: Sequence[Claim], metrics: Mapping[str, str], preset: str = "digits", of: str = "paper"
 ) -> tuple[Claim, ...]:
-    """Return the claims for the preset `of`, and for another preset by other metrics. Their names are the same."""
+    """Return the claims for the preset `of`, and again under the same names for `preset`, with metrics replaced by
+    `metrics`."""
 
     def side(side: Side) -> Side:
         return replace(side, metric=metrics.get(side.metric, side.metric))

@@ -1,5 +1,5 @@
-"""What VJE (arXiv 2602.05639) claims of one-class methods, and the means that their papers report. Figures are shares in
-[0, 1]. One that was recalled, and not read, is called so."""
+"""Claims of VJE (arXiv 2602.05639) about one-class methods, and the means that their papers report. Numbers are shares
+in [0, 1]; those marked (recalled) were not read in the paper."""
 
 from search_spaces._claims import PAPER
 from sweeper.claims import Claim, Side
@@ -9,7 +9,7 @@ TOLERANCE = 0.02
 
 
 def _of(method: str, metric: str = "auroc_chosen") -> Side:
-    """The mean of a method over classes and seeds, by the score that validation images choose."""
+    """The mean of a method over classes and seeds, using the score chosen on validation images."""
     return Side(metric, {"method": method})
 
 

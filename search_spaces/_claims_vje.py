@@ -1,4 +1,4 @@
-"""What VJE (arXiv 2602.05639) claims, by the sweep that can judge it. Figures are shares in [0, 1]."""
+"""Claims of VJE (arXiv 2602.05639), by the sweep that can judge them. Numbers are shares in [0, 1]."""
 
 import math
 
@@ -32,10 +32,10 @@ ANOMALY_GRID = judged_by(
     Claim("VJE-20b", "the variance beats the entropy as a score", "5.3", Side("auroc_variance", OPTIMUM), ">", Side("auroc_entropy", OPTIMUM), published="0.867 > 0.852"),
     Claim("VJE-21a", "direction and radius together beat direction alone", "5.3", Side(JOINT, OPTIMUM), ">", Side("auroc_dir", OPTIMUM)),
     Claim("VJE-21b", "direction and radius together beat radius alone", "5.3", Side(JOINT, OPTIMUM), ">", Side("auroc_rad", OPTIMUM)),
-    Claim("VJE-22", "over the grid AUROC goes with the posterior's entropy", "5.3", Side(JOINT, {}, "correlation", "posterior_entropy"), ">", 0.5, published="r = 0.896"),
-    Claim("VJE-23", "over the grid AUROC goes with the sum of the posterior's variance", "5.3", Side(JOINT, {}, "correlation", "posterior_variance"), ">", 0.5, published="r = 0.817"),
-    Claim("VJE-50", "scores by the posterior's mean are as good as by eight samples", "A", Side(JOINT, {**TRAINED, "score_samples": 0}), "~", Side(JOINT, {**TRAINED, "score_samples": 8}), 0.01, CONTROLS),
-    Claim("VJE-53", "training makes the detector, not the initial features", "5.3", Side(JOINT, {**TRAINED, "score_samples": 0}), ">", Side(JOINT, {**OPTIMUM, "epochs": 0}), presets=CONTROLS),
+    Claim("VJE-22", "over the grid AUROC correlates with the posterior's entropy", "5.3", Side(JOINT, {}, "correlation", "posterior_entropy"), ">", 0.5, published="r = 0.896"),
+    Claim("VJE-23", "over the grid AUROC correlates with the summed variance of the posterior", "5.3", Side(JOINT, {}, "correlation", "posterior_variance"), ">", 0.5, published="r = 0.817"),
+    Claim("VJE-50", "scores at the posterior's mean are as good as with eight samples", "A", Side(JOINT, {**TRAINED, "score_samples": 0}), "~", Side(JOINT, {**TRAINED, "score_samples": 8}), 0.01, CONTROLS),
+    Claim("VJE-53", "the detector comes from training, not from the initial features", "5.3", Side(JOINT, {**TRAINED, "score_samples": 0}), ">", Side(JOINT, {**OPTIMUM, "epochs": 0}), presets=CONTROLS),
 )  # fmt: skip
 
 VJE: Where = {"method": "vje", "projector_width": 0}
@@ -57,21 +57,21 @@ SSL_CIFAR10 = (
     Claim("VJE-08b", "k-NN rises over training", "Fig. 3", Side("knn_z", VJE, "correlation", "epoch"), ">", 0.0, presets=PAPER),
     Claim("VJE-08a", "late in training k-NN is stable", "Fig. 3", Side("knn_z", {**VJE, "epoch": Filter(">", 40)}, "deviation", "epoch"), "<", 0.01, presets=DIGITS),
     Claim("VJE-08b", "k-NN rises over training", "Fig. 3", Side("knn_z", VJE, "correlation", "epoch"), ">", 0.0, presets=DIGITS),
-    Claim("VJE-09", "a projector of two layers brings nothing", "5.2", Side("knn_z", PROJECTED), "<", Side("knn_z", VJE), presets=TABLES, published="89.5 < 89.98"),
+    Claim("VJE-09", "a two-layer projector does not help", "5.2", Side("knn_z", PROJECTED), "<", Side("knn_z", VJE), presets=TABLES, published="89.5 < 89.98"),
     Claim("VJE-10a", "VJE's linear probe", "Table 2", Side("probe_z", VJE), "~", 0.921, 0.01, PAPER, "92.1"),
     Claim("VJE-10b", "VJE's k-NN", "Table 2", Side("knn_z", VJE), "~", 0.8998, 0.01, PAPER, "89.98"),
     Claim("VJE-10c", "SimSiam's linear probe", "Table 2", Side("probe_z", SIMSIAM), "~", 0.918, 0.01, PAPER, "91.8"),
     Claim("VJE-47a", "competitive on CIFAR-100: within 2 points of the better rival", "abstract", Side("probe_z", {**ANY_VJE, "dataset": "cifar100"}), ">", best("probe_z", {"method": ("simsiam", "vicreg"), "dataset": "cifar100"}), -0.02, ("paper_sets",)),
     Claim("VJE-47b", "... and on STL-10", "abstract", Side("probe_z", {**ANY_VJE, "dataset": "stl10"}), ">", best("probe_z", {"method": ("simsiam", "vicreg"), "dataset": "stl10"}), -0.02, ("paper_sets",)),
-    Claim("VJE-49", "on small images blur brings nothing: less than half a point of k-NN", "5.2", Side("knn_z", {"blur": 0.5}), "<", Side("knn_z", {"blur": 0.0}), -0.005, CONTROLS),
+    Claim("VJE-49", "on small images blur does not help: less than half a point of k-NN", "5.2", Side("knn_z", {"blur": 0.5}), "<", Side("knn_z", {"blur": 0.0}), -0.005, CONTROLS),
     Claim("VJE-10d", "VICReg's k-NN", "Table 2", Side("knn_z", VICREG), "~", 0.8637, 0.01, PAPER, "86.37"),
 )  # fmt: skip
 
 IMAGENET_LINEAR = (
     Claim("VJE-01a", "top-1 of the linear probe", "Table 1", Side("probe_z"), "~", 0.656, 0.008, PAPER, "65.6 ± 0.4"),
     Claim("VJE-01b", "top-5 of the linear probe", "Table 1", Side("probe_top5_z"), "~", 0.868, 0.008, PAPER, "86.8"),
-    Claim("VJE-02a", "below all five baselines, by their figures", "Table 1, 6", Side("probe_z"), "<", 0.665, presets=PAPER, published="65.6 < 66.5"),
-    Claim("VJE-02b", "within 3 points of the best baseline, by its figure", "Table 1, 6", Side("probe_z"), ">", 0.656, presets=PAPER, published="68.6"),
+    Claim("VJE-02a", "below all five baselines, by their published numbers", "Table 1, 6", Side("probe_z"), "<", 0.665, presets=PAPER, published="65.6 < 66.5"),
+    Claim("VJE-02b", "within 3 points of the best baseline, by its published number", "Table 1, 6", Side("probe_z"), ">", 0.656, presets=PAPER, published="68.6"),
 )  # fmt: skip
 
 FINITE: Where = {"nu": (1.0, 3.0, 7.0, 20.0, 50.0), "dataset": "cifar10"}
@@ -121,17 +121,17 @@ OOD_DETECTION = (
 )  # fmt: skip
 
 DESIGN_VJE: Where = {"shared_variance": True, "likelihood": "polar", "target_gradient": False, "radial_scale": "fixed"}
-"""VJE with the paper's choices, which are the defaults of keys that its trials lack."""
+"""VJE with the paper's choices, which are the defaults of keys missing from its trials."""
 UNTIED: Where = {"shared_variance": False}
 UNSPLIT: Where = {"likelihood": "euclidean"}
 WITH_GRADIENT: Where = {"target_gradient": True}
 _OWN = ("vje",)
 DESIGN = (
-    Claim("VJE-42a", "the shared variance makes the posterior's more anisotropic than one of its own", "3, 4.2", Side("var_cv", DESIGN_VJE), ">", Side("var_cv", UNTIED), presets=_OWN, paper=assumed.VJE),
-    Claim("VJE-42b", "... and its entropy a better sign of errors", "3, 4.2", Side("error_auroc", DESIGN_VJE), ">", Side("error_auroc", UNTIED), presets=_OWN, paper=assumed.VJE),
-    Claim("VJE-43", "the polar form learns better than the Student-t of embeddings as they are", "4.1 to 4.3, 6", Side("probe_z", DESIGN_VJE), ">", Side("probe_z", UNSPLIT), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-42a", "sharing the variance makes the posterior more anisotropic than a variance of its own", "3, 4.2", Side("var_cv", DESIGN_VJE), ">", Side("var_cv", UNTIED), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-42b", "... and its entropy a better indicator of errors", "3, 4.2", Side("error_auroc", DESIGN_VJE), ">", Side("error_auroc", UNTIED), presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-43", "the polar form learns better than the Student-t of the embeddings themselves", "4.1 to 4.3, 6", Side("probe_z", DESIGN_VJE), ">", Side("probe_z", UNSPLIT), presets=_OWN, paper=assumed.VJE),
     Claim("VJE-44", "the stop-gradient is no stabiliser: without it training is as good", "3, B.3", Side("probe_z", WITH_GRADIENT), "~", Side("probe_z", DESIGN_VJE), 0.01, _OWN, paper=assumed.VJE),
     Claim("VJE-45a", "a learned radial scale grows through training", "4.3", Side("learned_scale", {"radial_scale": "learned"}, "correlation", "epoch"), ">", 0.0, presets=_OWN, paper=assumed.VJE),
     Claim("VJE-45b", "... without bound: tenfold", "4.3", Side("learned_scale", {"radial_scale": "learned"}), ">", 10, presets=_OWN, paper=assumed.VJE),
-    Claim("VJE-48", "the posterior's entropy tells which images are classified wrongly", "1, 5.3", Side("error_auroc", DESIGN_VJE), ">", 0.6, presets=_OWN, paper=assumed.VJE),
+    Claim("VJE-48", "the posterior's entropy indicates which images are misclassified", "1, 5.3", Side("error_auroc", DESIGN_VJE), ">", 0.6, presets=_OWN, paper=assumed.VJE),
 )  # fmt: skip

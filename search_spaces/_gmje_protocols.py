@@ -1,4 +1,4 @@
-"""Protocols that experiments of the GMJE paper share (sections 5.2.1 and 5.2.2), and those of its collapses."""
+"""Protocols shared by experiments of the GMJE paper (sections 5.2.1 and 5.2.2), and protocols of its collapses."""
 
 from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS, Keys
 
@@ -16,9 +16,8 @@ CIFAR10: Keys = {
     **CLASSIFIED,
     "geometry": "projection",
 }
-"""Protocol for CIFAR-10. The smallest area of a crop is the default of the function that the paper names. The probe
-reads features of images without augmentation; the paper's sees random crops and flips. Each experiment sets its own
-epochs."""
+"""Protocol for CIFAR-10. The minimum crop area is the default of the function that the paper names. The probe uses
+images without augmentation, in the paper random crops and flips. Each experiment sets its own epochs."""
 
 DIGITS: Keys = {
     "dataset": "digits",
@@ -35,12 +34,12 @@ DIGITS: Keys = {
     "few_labels": 5,
     "geometry": "projection",
 }
-"""Protocol for scikit-learn's digits: 252 steps. Where a method allows it there is no projector, so that its loss is of
-the 32 dimensions that probes read."""
+"""Protocol for scikit-learn's digits: 252 steps. Methods that can do without a projector have none, so that their loss
+compares the 32 dimensions that probes read."""
 
 
 MEASURED: Keys = {"few_labels": 5, "geometry": "projection"}
-"""Evaluation of what the loss compares, and of the representation by five labels of each class."""
+"""Evaluation of the vectors that the loss compares, and of the representation with five labels per class."""
 COLLAPSE: Keys = {
     **CIFAR10,
     "epochs": 200,
@@ -51,7 +50,7 @@ COLLAPSE: Keys = {
     "projection": 128,
     **MEASURED,
 }
-"""Protocol for CIFAR-10. The paper has no such experiment; data, network and epochs are those of its benchmark."""
+"""Protocol for CIFAR-10. The paper has no such experiment; data, network and epochs follow its benchmark."""
 COLLAPSE_DIGITS: Keys = {
     "dataset": "digits",
     "encoder": "relu_mlp",

@@ -1,5 +1,4 @@
-"""One-class methods and their settings, which the sweeps `one_class_benchmark`, `normal_images` and `contamination`
-share."""
+"""One-class methods and settings shared by the sweeps `one_class_benchmark`, `normal_images` and `contamination`."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,30 +6,30 @@ from search_spaces._protocols import MOCO_V2_VIEWS, ONE_CLASS, ONE_CLASS_DIGITS,
 from sweeper.definition import Grid, Metric, Value
 
 CHOSEN, BEST_ON_TEST = Metric("auroc_chosen", "maximize", percent=True), Metric("auroc_best_on_test", "maximize", True)
-"""AUROC of the score of a trial that is best on its validation images, and of the one that is best on test images."""
+"""AUROC of a trial's score that is best on its validation images, and of the score that is best on test images."""
 REPLICATES: Mapping[str, tuple[Value, ...]] = {"normal_class": tuple(range(10)), "seed": SEEDS}
 ONE_SEED: Mapping[str, tuple[Value, ...]] = {**REPLICATES, "seed": SEEDS[:1]}
-"""One seed of each class: three seeds of Fashion-MNIST would take more than two hours of two idle cores. Two
-methods are compared over classes; a method's own figure needs more seeds."""
+"""One seed per class: three seeds on Fashion-MNIST would take more than two hours on two idle cores. One seed suffices
+to compare two methods over classes; a method's own number needs more seeds."""
 UNTRAINED = ("pixels", "random")
 FEW = ("pixels", "vje", "simclr", "deep_svdd")
-"""The methods that are trained on fewer or less clean images."""
+"""The methods trained on fewer or contaminated images."""
 SCORES: Keys = {"one_class_scores": "knn1+knn5+cosine1+kde+gaussian+ocsvm+forest"}
-"""Scores that are fitted to every representation and projection of the training images."""
+"""Scores fitted to the representations and projections of the training images."""
 
 
 def _protocol(vje: Keys) -> Keys:
-    """The protocol of a sweep of VJE without VJE's own settings, evaluated at its end by all scores."""
+    """The protocol of a VJE sweep without VJE's own settings, evaluated at the end with all scores."""
     own = ("method", "bottleneck", "score_samples")
     return {**{key: value for key, value in vje.items() if key not in own}, "report_every": vje["epochs"], **SCORES}
 
 
 DIGITS = _protocol(ONE_CLASS_DIGITS)
-"""Protocol for the digits: 100 steps. A fifth of the training images of all classes is held out, to choose by."""
+"""Protocol for the digits: 100 steps. A fifth of the training images of all classes is held out for validation."""
 FASHION = _protocol(ONE_CLASS_FASHION)
 """Protocol for Fashion-MNIST in minutes on two cores: 800 steps, and a fifth of the training images held out."""
 CIFAR10: Keys = {**_protocol(ONE_CLASS), "validation": 0.1}
-"""Protocol for CIFAR-10. The papers hold out no images; a tenth is needed to choose a score by."""
+"""Protocol for CIFAR-10. The papers hold out no images; here a tenth is held out to choose a score."""
 
 CONTRASTIVE: Keys = {"lr": 0.005, "crop_scale": 0.5, "projector_width": 128, "projection": 64}
 ADAM: Keys = {"optimiser": "adam", "lr": 1e-3, "weight_decay": 5e-7, "rotation": 0.0}
@@ -45,18 +44,18 @@ VARIATIONAL: Keys = {
 }
 CONVOLUTIONAL: Keys = {**ADAM, "encoder": "convnet", "width": 16, "features": 64}
 PREDICTION: Keys = {**CONVOLUTIONAL, "translation": 0.0}
-"""Of methods that learn to tell 4 rotations of an image, or 8 with mirror images, apart, without other augmentation:
-with shifts a step would encode nine times as many images. Of two encoders and two learning rates these have the better
-AUROC of rotation prediction's own score on validation images of the digits, at a seed that is not among `SEEDS`."""
+"""Settings of methods that classify 4 rotations of an image (8 with mirror images), without other augmentation: with
+shifts a step would encode nine times as many images. Of two encoders and two learning rates these gave the best AUROC
+of rotation prediction's own score on validation images of the digits, with a seed that is not in `SEEDS`."""
 LENET: Keys = {**ADAM, "encoder": "lenet", "decoder": "lenet", "features": 32, "contrast_normalise": True}
 """Deep SVDD's networks and pixels, with a learning rate that suits few steps."""
 
 
 def _small(epochs: int) -> dict[str, Keys]:
-    """Method -> its own settings on the digits and on Fashion-MNIST. Those of VJE are the paper's optimum. Of SimCLR's
-    learning rate 0.005 was the best of three on validation images of the digits; nothing was chosen on test images.
-    Methods that encode 4 or 8 copies of an image in a step have fewer epochs, so that they encode as many images as
-    VJE, which encodes 2."""
+    """Method -> its own settings on the digits and on Fashion-MNIST. VJE has the paper's optimum. SimCLR's learning
+    rate of 0.005 was the best of three on validation images of the digits; nothing was chosen on test images. Methods
+    that encode 4 or 8 copies of an image per step have fewer epochs, so that they encode as many images as VJE, which
+    encodes 2."""
     return {
         "pixels": {"one_class_scores": "all"},
         "random": {},
@@ -80,7 +79,7 @@ def _epochs(count: int) -> Keys:
 
 
 def small(methods: Collection[str], epochs: int) -> Mapping[str, Keys]:
-    """The settings of these methods for so many epochs."""
+    """The settings of these methods for this many epochs."""
     return {method: own for method, own in _small(epochs).items() if method in methods}
 
 
@@ -119,14 +118,14 @@ PAPER: Mapping[str, Keys] = {
     "simclr": {**PAPER_CONTRASTIVE, "tau": 0.5},
     "csi": {**PAPER_CONTRASTIVE, "tau": 0.5},
 }
-"""Method -> its authors' settings on CIFAR-10, where they differ from those of VJE."""
+"""Method -> its authors' settings on CIFAR-10 that differ from those of VJE."""
 
 
 def method_grids(
     protocol: Keys, methods: Mapping[str, Keys], axes: Mapping[str, tuple[Value, ...]] = REPLICATES
 ) -> tuple[Grid, ...]:
-    """One grid for each method over the axes. What does not train has no epochs. Pixels have seeds, too: isolation
-    forests start from them, and a setting without them would not be compared with the others."""
+    """One grid for each method over the axes. Methods that do not train have no epochs. Pixels also have seeds, because
+    isolation forests depend on them and settings without seeds would not be compared with the others."""
     return tuple(_grid({**protocol, "method": method, **own}, axes) for method, own in methods.items())
 
 

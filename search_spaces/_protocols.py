@@ -1,4 +1,4 @@
-"""Protocols that several of the VJE paper's experiments share, and metrics that many sweeps show."""
+"""Protocols shared by several experiments of the VJE paper, and metrics that many sweeps show."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ MOCO_V2_VIEWS: Keys = {
 """MoCo v2's augmentations without blur, for images of 32 x 32 pixels."""
 
 CLASSIFIED: Keys = {"knn": 30, "probe_epochs": 100, "probe_lr": 0.1, "probe_batch_size": 256}
-"""Evaluation of representations by k-NN and by a linear probe."""
+"""Evaluation of representations with k-NN and a linear probe."""
 
 CLASSIFIED_DIGITS: Keys = {
     **CLASSIFIED,
@@ -33,10 +33,10 @@ CLASSIFIED_DIGITS: Keys = {
 }
 """As `CLASSIFIED`, for the digits.
 
-Features of encoders this small can be as small as 0.001, and on them the papers' probe does not converge. These
-settings were chosen by agreement with scikit-learn's LogisticRegression (C=1) on standardised features: over five folds
-of the training images no representation differs by more than 0.95 points (2.2 points with lr 0.2).
-`python -m tests.benchmarks.bench_probe` prints the agreement."""
+Features of such small encoders can be as small as 0.001, on which the papers' probe does not converge. These settings
+were chosen for agreement with scikit-learn's LogisticRegression (C=1) on standardised features: over five folds of the
+training images no representation differs by more than 0.95 points (2.2 points with lr 0.2). `python -m
+tests.benchmarks.bench_probe` prints the agreement."""
 
 SMALL_IMAGES: Keys = {
     "encoder": "resnet18",
@@ -79,7 +79,8 @@ METHODS: Mapping[str, Keys] = {
     "moco_v2": {"tau": 0.2, "ema": 0.99, "queue": 4096},
     "byol": {"ema": 0.996},
     "swav": {"tau": 0.1, "epsilon": 0.05, "prototypes": 512},
-    # Unscaled, its paper's Eq. 1 suits a learning rate about forty times smaller; the authors' code has this scale.
+    # Without a scale, Eq. 1 of the paper suits an about 40 times smaller learning rate; the authors' code has this
+    # scale.
     "barlow_twins": {"redundancy_weight": 5e-3, "loss_scale": 0.024},
 }
 """Method -> its own hyperparameters on CIFAR-10."""
@@ -91,7 +92,7 @@ METHODS_DIGITS: Mapping[str, Keys] = {
     "moco_v2": {"projector_width": 128, "projection": 64, "queue": 512},
     "byol": {"ema": 0.99, "projector_width": 256, "projection": 64, "predictor_width": 256},
     "swav": {"projector_width": 128, "projection": 32, "prototypes": 30},
-    # lambda x width is 6.4, and 10 in the paper's preset; the scale acts like a learning rate of 0.001.
+    # lambda x width is 6.4 here and 10 in the preset `paper`; the scale acts like a learning rate of 0.001.
     "barlow_twins": {"projector_width": 128, "redundancy_weight": 0.05, "loss_scale": 0.1},
 }
 """Method -> its own hyperparameters on the digits."""
@@ -113,9 +114,9 @@ FASHION: Keys = {
     "probe_epochs": 20,
     "probe_standardize": True,
 }
-"""Protocol for Fashion-MNIST in minutes on two cores: 937 steps, about half as many as of `DIGITS`. The paper trains
-for 800 epochs of CIFAR-10, and probes for 100. The methods have the settings of `METHODS_DIGITS`: none was chosen on
-images of Fashion-MNIST."""
+"""Protocol for Fashion-MNIST in minutes on two cores: 937 steps, about half as many as in `DIGITS`. The paper trains
+for 800 epochs on CIFAR-10 and probes for 100. The methods have the settings of `METHODS_DIGITS`; none was chosen on
+Fashion-MNIST images."""
 
 VJE_DIGITS: Keys = {**DIGITS, "method": "vje", "bottleneck": 64}
 """VJE on the digits."""
@@ -135,7 +136,7 @@ ONE_CLASS: Keys = {
     "score_samples": 0,
     "report_every": 20,
 }
-"""VJE trained on one class of CIFAR-10 and evaluated by its anomaly scores."""
+"""VJE trained on one class of CIFAR-10 and evaluated with its anomaly scores."""
 
 ONE_CLASS_DIGITS: Keys = {
     "method": "vje",
@@ -156,7 +157,7 @@ ONE_CLASS_DIGITS: Keys = {
 }
 """VJE trained on one digit.
 
-A fifth of its training images is held out for validation; the remaining 98 to 102 images make two steps per epoch.
+A fifth of the training images is held out for validation; the remaining 98 to 102 images make two steps per epoch.
 Rotation and shift are the best of four settings (5 or 10 degrees, 0 or 0.25 pixels) by AUROC on validation images."""
 
 ONE_CLASS_DIGITS_LONG: Keys = {
@@ -176,8 +177,8 @@ ONE_CLASS_FASHION: Keys = {
 }
 """VJE trained on one class of Fashion-MNIST, with the settings chosen on the digits.
 
-A fifth of its 6,000 training images is held out for validation; the remaining 4,800 make 100 steps per epoch. The paper
-trains for 800 epochs of 5,000 images of CIFAR-10. Tests are on all 10,000 test images."""
+A fifth of the 6,000 training images is held out for validation; the remaining 4,800 make 100 steps per epoch. The paper
+trains for 800 epochs on 5,000 CIFAR-10 images. All 10,000 test images are used for testing."""
 
 SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""
@@ -201,7 +202,8 @@ def ablation(vje: Keys, key: str, values: tuple[Value, ...]) -> tuple[Grid, ...]
 def accuracies(rows: Mapping[Any, Sequence[float]]) -> dict[tuple[Any, str], dict[str, float]]:
     """Convert rows of a paper's table to the `published` cells of a `Table`.
 
-    Each row holds accuracies in percent: k-NN on z and probe on z for the first data set of `SETS`, then for the next.
+    Each row contains accuracies in percent: k-NN on z and probe on z for the first data set in `SETS`, then for the
+    next.
     """
     return {
         (row, dataset): {"knn_z": figures[2 * index], "probe_z": figures[2 * index + 1]}
@@ -214,6 +216,6 @@ KNN, PROBE, KNN_MU, PROBE_MU, PROBE_5 = (
     Metric(name, "maximize", percent=True) for name in ("knn_z", "probe_z", "knn_mu", "probe_mu", "probe_5")
 )
 RANK, COSINE, VOLUME = (Metric(name, "maximize") for name in ("effective_rank", "cosine", "volume"))
-"""Of embeddings that have not become one point, whose cosine is 1."""
+"""Metrics of embeddings. Higher values mean that embeddings have not collapsed to one point, where the cosine is 1."""
 TRACE, NORM = Metric("trace"), Metric("norm")
 GEOMETRY = (RANK, COSINE, VOLUME, TRACE, NORM)

@@ -1,4 +1,4 @@
-"""Training and evaluation protocols that several of the SimVAE paper's experiments share (arXiv 2402.01399)."""
+"""Training and evaluation protocols shared by several experiments of the SimVAE paper (arXiv 2402.01399)."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -15,9 +15,9 @@ METHODS = ("random", "simclr", "moco_v2", "vicreg", "vae", "beta_vae", "cr_vae",
 AUTOENCODERS = ("vae", "beta_vae", "cr_vae", "simvae")
 
 CONTENT: Keys = {"content_probe_epochs": 200, "content_knn": 15, "gmm_n_init": 200}
-"""Evaluation of the representation by probes and k-NN of the class and a Gaussian mixture."""
+"""Evaluation of the representation by class probes, k-NN and a Gaussian mixture."""
 AVERAGED_EPSILON = 1e-4 / 128
-"""Adam's epsilon for losses that are averaged over the 128 views of a step. The authors sum them, with 1e-4."""
+"""Adam's epsilon for losses averaged over the 128 views of a step. The authors sum losses and use 1e-4."""
 TRAINING: Keys = {
     "optimiser": "adam",
     "lr_schedule": "constant",
@@ -36,7 +36,7 @@ GREY: Keys = {
     "flip": 0.5,
     "flip_direction": "vertical",
 }
-"""Networks and views of grey images of 28 x 28 pixels. The paper rounds the aspect ratios of its crops, 3/4 to 4/3, to
+"""Networks and views for grey images of 28 x 28 pixels. The paper rounds the aspect ratios of its crops, 3/4 to 4/3, to
 0.75 and 1.3."""
 COLOUR: Keys = {
     "encoder": "simvae_resnet",
@@ -52,7 +52,7 @@ COLOUR: Keys = {
     "jitter": 0.8,
     "jitter_first": True,
 }
-"""Networks and views of colour images of 32 x 32 and 64 x 64 pixels."""
+"""Networks and views for colour images of 32 x 32 and 64 x 64 pixels."""
 DATASETS: Mapping[str, Keys] = {
     "mnist": {**TRAINING, **GREY, "binarise": True},
     "fashion_mnist": {**TRAINING, **GREY},
@@ -66,9 +66,9 @@ DISCRIMINATIVE: Keys = {"projector_width": 0, "batch_size": 64, "epochs": 600, "
 """A step has 64 pairs of views. The paper trains for 600 to 800 epochs."""
 OWN: Mapping[str, Keys] = {
     "random": {"epochs": 0},
-    # The paper's learning rates differ between data sets, from 8e-5 to 1e-3; it does not say which is whose.
+    # The paper's learning rates differ between data sets, from 8e-5 to 1e-3, but it does not assign them.
     "simclr": {**DISCRIMINATIVE, "tau": 0.7, "lr": 3e-4},
-    # The paper gives no hyperparameters of MoCo.
+    # The paper gives no hyperparameters for MoCo.
     "moco_v2": {**DISCRIMINATIVE, "tau": 0.07, "ema": 0.999, "queue": 4096},
     "vicreg": {**DISCRIMINATIVE, "variance_weight": 25.0},
     "vae": {"batch_size": 128, "sigma_x2": 1.0, "adam_epsilon": AVERAGED_EPSILON},
@@ -76,11 +76,12 @@ OWN: Mapping[str, Keys] = {
     "cr_vae": {"batch_size": 64, "sigma_x2": 0.02, "consistency_weight": 0.1, "adam_epsilon": AVERAGED_EPSILON},
     "simvae": {"batch_size": 12, "views": 10, "sigma_x2": 0.02, "sigma2": 0.15, "adam_epsilon": AVERAGED_EPSILON},
 }
-"""Method -> its own hyperparameters. A step encodes 128 images (SimVAE: 12 with 10 views each), an epoch is a pass over
+"""Method -> its own hyperparameters. A step encodes 128 images (SimVAE: 12 with 10 views each); an epoch is a pass over
 all training images."""
 
 EPOCHS_DIGITS, EPOCHS_HELD_OUT_DIGITS = 167, 215
-"""Epochs of 1,503 and 1,505 steps of 128 images: of all 1,260 training images, and without a fifth of them."""
+"""Epochs that make 1,503 steps of 128 images with all 1,260 training images, and 1,505 steps without a fifth of
+them."""
 DIGITS: Keys = {
     "dataset": "digits",
     "encoder": "relu_mlp",
@@ -98,10 +99,10 @@ DIGITS: Keys = {
     "epochs": EPOCHS_DIGITS,
     "report_every": EPOCHS_DIGITS,
 }
-"""Protocol for scikit-learn's digits: 1,503 steps, each of which encodes 128 images whatever the method (or 120, with
-10 views). So all methods cost the same; those with more views of an image see fewer images."""
+"""Protocol for scikit-learn's digits: 1,503 steps, each of which encodes 128 images for every method (120 with 10
+views), so that all methods cost the same. Methods with more views per image see fewer images."""
 PROBE_LR_DIGITS = 1e-2
-"""Learning rate of the probes. With the paper's 3e-4 they are far from converged after 200 epochs of 1,260 images."""
+"""Learning rate of the probes. With the paper's 3e-4 probes are far from converged after 200 epochs of 1,260 images."""
 CONTENT_DIGITS: Keys = {**CONTENT, "content_probe_lr": PROBE_LR_DIGITS, "gmm_n_init": 5}
 """As `CONTENT`, for the digits."""
 TINT_VIEWS: Keys = {
@@ -112,8 +113,8 @@ TINT_VIEWS: Keys = {
     "jitter": 0.8,
     "jitter_first": True,
 }
-"""Views of tinted digits. Hues turn by up to half the colour circle, so a view may have any hue. If they turn less, a
-view's hue helps to find the other view of its image, and no method loses the hue."""
+"""Views of tinted digits. Hues rotate by up to half the colour circle, so a view may have any hue. With smaller
+rotations a view's hue helps to find the other view of its image, and no method loses the hue."""
 OWN_DIGITS: Mapping[str, Keys] = {
     "random": {"epochs": 0},
     "simclr": {"projector_width": 0, "tau": 0.7},
@@ -124,8 +125,8 @@ OWN_DIGITS: Mapping[str, Keys] = {
     "cr_vae": {"sigma_x2": 0.005, "consistency_weight": 0.1},
     "simvae": {"sigma_x2": 0.005, "sigma2": 0.15, "views": 10},
 }
-"""Method -> its own hyperparameters on the digits. The paper's likelihood variances do not suit images of 64 pixels:
-with 1.0 the VAE's posterior collapses onto the prior. Likelihood variances, VICReg's covariance weight, and MoCo's
+"""Method -> its own hyperparameters on the digits. The paper's likelihood variances do not suit images of 64 pixels: at
+1.0 the VAE's posterior collapses onto the prior. Likelihood variances, VICReg's covariance weight, and MoCo's
 temperature, decay and queue were chosen on validation images."""
 
 FASHION: Keys = {
@@ -137,9 +138,8 @@ FASHION: Keys = {
     "epochs": 2,
     "report_every": 2,
 }
-"""Protocol for Fashion-MNIST in minutes on two cores: the paper's networks and views, but 936 steps of 128 images
-whatever the method, with a learning rate that suits so few. The paper has 400 epochs, which are two million steps of
-SimVAE."""
+"""Protocol for Fashion-MNIST in minutes on two cores: the paper's networks and views, but 936 steps of 128 images for
+every method, with a learning rate that suits so few steps. The paper's 400 epochs are two million steps of SimVAE."""
 CONTENT_FASHION: Keys = {
     "content_probe_epochs": 20,
     "content_probe_lr": 1e-2,
@@ -147,7 +147,7 @@ CONTENT_FASHION: Keys = {
     "content_knn": 15,
     "gmm_n_init": 1,
 }
-"""As `CONTENT`, with 2,340 steps of a probe in place of 93,600, and one start of the mixture in place of 200."""
+"""As `CONTENT`, with 2,340 probe steps instead of 93,600, and one start of the mixture instead of 200."""
 OWN_FASHION: Mapping[str, Keys] = {
     **{method: own for method, own in OWN_DIGITS.items() if method not in AUTOENCODERS},
     "moco_v2": {**OWN_DIGITS["moco_v2"], "queue": 4096},
@@ -156,8 +156,8 @@ OWN_FASHION: Mapping[str, Keys] = {
     "cr_vae": {"sigma_x2": 0.02, "consistency_weight": 0.1},
     "simvae": {"sigma_x2": 0.02, "sigma2": 0.15, "views": 10},
 }
-"""Method -> its own hyperparameters on Fashion-MNIST: likelihood variances are the paper's, and settings of MoCo and
-VICReg those chosen on the digits. None was chosen on images of Fashion-MNIST."""
+"""Method -> its own hyperparameters on Fashion-MNIST. Likelihood variances come from the paper, and settings of MoCo
+and VICReg from the digits. None was chosen on Fashion-MNIST images."""
 
 AUTHORS_GREY: Keys = {
     **TRAINING,
@@ -178,10 +178,10 @@ AUTHORS_DATASETS: Mapping[str, Keys] = {
     "fashion_mnist": AUTHORS_GREY,
     "cifar10": AUTHORS_COLOUR,
 }
-"""As `DATASETS`, where the code that the authors released differs from the paper. It has no evaluation of CelebA. Not
-reproduced: it enlarges CIFAR-10 to 256 pixels before the crop."""
+"""As `DATASETS`, with the settings in which the authors' released code differs from the paper. The code does not
+evaluate CelebA. Not reproduced: it enlarges CIFAR-10 to 256 pixels before the crop."""
 AUTHORS_LOSS: Keys = {"sigma_x2": 0.01005, "entropy_weight": 2 * math.pi, "adam_epsilon": AVERAGED_EPSILON}
-"""What both methods of the released code share: `exp(-4.6)` for the variance, and 2 pi times the entropy."""
+"""Settings of both methods in the released code: `exp(-4.6)` for the variance, and 2 pi times the entropy."""
 AUTHORS_VAE: Keys = {"method": "vae", **AUTHORS_LOSS, "sampled_prior": True}
 AUTHORS_SIMVAE: Keys = {"method": "simvae", **AUTHORS_LOSS, "sigma2": 0.15, "authors_centre": True}
 AUTHORS_CONTENT: Keys = {**CONTENT, "content_probe_batch_size": 64, "content_knn": 20, "gmm_n_init": 20}
@@ -217,7 +217,7 @@ def published(
 ) -> dict[tuple[str, str], dict[str, float]]:
     """Convert rows of a paper's table to the `published` cells of a `Table` of methods by data set.
 
-    A method's row has the figures of all metrics for each data set; none where the paper has a dash.
+    A method's row contains the numbers of all metrics for each data set; empty where the paper has a dash.
     """
     names = [metric.name for metric in metrics]
     return {

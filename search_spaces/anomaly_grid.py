@@ -1,9 +1,9 @@
 """One-class anomaly detection with VJE over beta x nu x class (VJE, Fig. 4, Tables 3 and 4).
 
-The preset `controls` has on the digits what the grid lacks: the Gaussian likelihood (`nu=inf`), untrained networks, and
-scores by samples of the posterior.
+The preset `controls` adds, on the digits, what the grid lacks: the Gaussian likelihood (`nu=inf`), untrained networks,
+and scores from posterior samples.
 
-The preset `fashion` has Fashion-MNIST in place of CIFAR-10, a small network, and 8 epochs in place of the paper's 800.
+The preset `fashion` uses Fashion-MNIST instead of CIFAR-10, a small network, and 8 epochs instead of the paper's 800.
 """
 
 import math
@@ -33,7 +33,7 @@ CONTROLS = (
 )
 SETTINGS = (
     Selection({"setting": "trained"}, {"epochs": 50, "score_samples": 0}),
-    Selection({"setting": "scored by eight samples"}, {"score_samples": 8}),
+    Selection({"setting": "scored with eight samples"}, {"score_samples": 8}),
     Selection({"setting": "untrained"}, {"epochs": 0}),
 )
 GRIDS = ("paper", "digits", "digits_long", "fashion")
@@ -53,7 +53,7 @@ SWEEP = Sweep(
     assumptions={
         "paper": (
             assumed.REPORTS,
-            Assumption("an image is scored at the mean of its posterior", ("score_samples",)),
+            Assumption("an image is scored at its posterior's mean", ("score_samples",)),
         )
     },
     figures=(

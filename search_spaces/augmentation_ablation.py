@@ -1,7 +1,7 @@
 """How strong the augmentation of views should be for each method (SimVAE, Fig. 6).
 
-The paper does not say which strengths it has. Here each of four levels has smaller crops, and colours that change more;
-the digits have smaller crops only. The smallest area of a crop, `crop_scale`, names the level.
+The paper does not state its strengths. Here each of four levels has smaller crops and stronger colour changes (on the
+digits only smaller crops). The minimum crop area, `crop_scale`, identifies the level.
 """
 
 from search_spaces import _assumptions as assumed
@@ -12,7 +12,7 @@ from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE
 from sweeper.definition import Assumption, Heatmap, Sweep
 
 TRAINED = METHODS[1:]
-"""All methods but the untrained encoder, which sees no augmentation."""
+"""All methods except the untrained encoder, which sees no augmentation."""
 LEVELS: tuple[Keys, ...] = tuple(
     {"crop_scale": crop_scale, "brightness": jitter, "contrast": jitter, "saturation": jitter, "hue": hue}
     for crop_scale, jitter, hue in ((0.8, 0.2, 0.05), (0.6, 0.4, 0.1), (0.4, 0.8, 0.2), (0.2, 1.0, 0.25))
@@ -45,7 +45,7 @@ SWEEP = Sweep(
             assumed.ADAM,
             assumed.MOCO,
             Assumption(
-                "the paper does not say which strengths, and of which data sets",
+                "the paper states neither the strengths nor the data sets",
                 ("crop_scale", "brightness", "contrast", "saturation", "hue", "dataset"),
             ),
         )

@@ -1,9 +1,9 @@
-"""What the paper on joint embeddings proves and warns of, as trials: each collapse beside its remedy (GMJE, appendices
-E, G, I, M and O).
+"""The collapses that the paper on joint embeddings proves or warns of, as trials, each beside its remedy (GMJE,
+appendices E, G, I, M and O).
 
-Under the exact likelihood embeddings shrink; without an entropy, or where the likelihood does not need the images to
-differ, they become one point, a few dimensions or two clusters. `trace` is 0 where all embeddings have one direction;
-`effective_rank` is then that of what is left, which can be rounding. `volume` is small in both cases.
+Under the exact likelihood embeddings shrink. Without an entropy, or if the likelihood does not require images to
+differ, they collapse to one point, a few dimensions or two clusters. `trace` is 0 if all embeddings have the same
+direction; `effective_rank` then describes the remainder, which may be rounding noise. `volume` is small in both cases.
 """
 
 from search_spaces import _assumptions as assumed
@@ -34,28 +34,29 @@ FAILURES: dict[str, tuple[Keys, Keys]] = {
         {"method": "dam_gmje", "numerator": "matching"},
     ),
 }
-"""Name of a collapse -> the hyperparameters of the trials that show it, and of those that have the remedy.
+"""Name of a collapse -> hyperparameters of the trials that show it, and of the trials with the remedy.
 
 - trace trap: the exact likelihood under the batch's own moment, whose quadratic form is constant. Remedy: alignment and
   entropy of unit vectors.
-- logdet cheat: the same under a moving average without a gradient.
+- logdet cheat: the exact likelihood under a moving average without a gradient.
 - no entropy: alignment alone.
-- symmetric dual: a Gaussian process whose targets have a gradient. Remedy: a target network with standardised targets.
+- symmetric dual: a Gaussian process with gradients through its targets. Remedy: a target network with standardised
+  targets.
 - small targets: a target network, but targets of unit length, which the noise explains. Remedy: variance 1 in each
-  dimension, as the process has.
-- long kernel: random features of a kernel much longer than the sphere. Remedy: a length of 0.7.
-- two clusters: HSIC alone. Remedy: its entropy term.
+  dimension, as the process expects.
+- long kernel: random features of a kernel with a length scale far larger than the sphere. Remedy: a length of 0.7.
+- two clusters: HSIC alone. Remedy: the entropy term.
 - literal MDN: the paper's Eq. 23, whose marginal term is no barrier. Remedy: the entropies of both views.
-- leaky MDN: a parameter network that sees the target. Remedy: the bottleneck. The entropies keep the rank, so that
-  `loss_nll` and `cosine` show it.
-- data as modes: the exact conditional density, which is largest where all images are one. Remedy: its own mode alone in
-  the numerator, which is InfoNCE.
+- leaky MDN: a parameter network that sees the target. Remedy: the bottleneck. The entropies keep the rank, so only
+  `loss_nll` and `cosine` show this collapse.
+- data as modes: the exact conditional density, which is largest if all images coincide. Remedy: only the image's own
+  mode in the numerator, which is InfoNCE.
 """
 OWN: dict[str, Keys] = {"gpje": DUAL_FIXED, "dam_gmje": {"tau": 0.5}}
-"""Method -> what all of its trials have."""
+"""Method -> settings of all of its trials."""
 STATES = ("collapsed", "remedied")
 EXTRA: dict[str, Keys] = {"logdet cheat": {"ema": 0.9}}
-"""Failure -> what its collapsed trials have beside that by which they are selected."""
+"""Failure -> settings of its collapsed trials besides those that select them."""
 SELECTIONS = tuple(
     Selection({"failure": name, "state": state}, where)
     for name, pair in FAILURES.items()
@@ -88,12 +89,12 @@ MIXTURE_DENSITY = tuple(selection for selection in SELECTIONS if selection.label
 
 
 def _lines(state: int) -> tuple[Selection, ...]:
-    """A selection for the line of each collapse, or of its remedy."""
+    """A selection for the line of each collapse or of its remedy."""
     return tuple(Selection({"failure": name}, pair[state]) for name, pair in FAILURES.items())
 
 
 SWEEP = Sweep(
-    about="collapses that the paper on Gaussian joint embeddings proves or warns of, each beside its remedy",
+    about="collapses of Gaussian joint embeddings that the paper proves or warns of, each beside its remedy",
     presets={
         "paper": _grids(protocols.COLLAPSE, 512),
         "digits": _grids(protocols.COLLAPSE_DIGITS, 128),

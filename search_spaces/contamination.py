@@ -1,7 +1,7 @@
-"""How clean must the training images of a one-class method be? A share of them are anomalies.
+"""How clean must the training images of a one-class method be? A share of the images are anomalies.
 
-On own images, some of whose training images are anomalies:
-`sweeper run contamination --set dataset=folder --normal-class good`.
+With your own images, whose training images include anomalies: `sweeper run contamination --set dataset=folder
+--normal-class good`.
 """
 
 from search_spaces import _assumptions as assumed

@@ -1,10 +1,11 @@
-"""What the papers argue for and do not ablate, with and without, on scikit-learn's digits: one preset for each paper.
+"""Design choices that the papers argue for but do not ablate, with and without, on scikit-learn's digits: one preset
+per paper.
 
-- `vje`: the variance that posterior and likelihood share, the split into direction and length, the stop-gradient, the
+- `vje`: the variance shared by posterior and likelihood, the split into direction and length, the stop-gradient, the
   fixed scale of lengths (VJE, sections 3 and 4).
-- `simvae`: the reconstruction, as what keeps an image's views and their style apart (SimVAE, sections 3.2 and 3.3).
-- `gmje`: the attraction of the views, and what keeps JEPA from collapsing (GJE, sections 2 and O.3); both sides of a
-  projector, and cosine against dot product (SimVAE, sections 3.3 and A.5); targets as the joint Gaussian predicts them.
+- `simvae`: the reconstruction, which keeps an image's views and their style apart (SimVAE, sections 3.2 and 3.3).
+- `gmje`: the attraction of the views, and what prevents JEPA's collapse (GJE, sections 2 and O.3); both sides of a
+  projector, and cosine versus dot product (SimVAE, sections 3.3 and A.5); the joint Gaussian's prediction of targets.
 """
 
 from search_spaces import _assumptions as assumed
@@ -43,7 +44,7 @@ GMJE_CHOICES: tuple[Keys, ...] = (
     {"method": "simclr"},
     {"method": "simclr", "similarity": "dot"},
 )
-"""What the trials of a choice have beside the protocol. Those with a paper's own choice lack its key."""
+"""Settings of the trials of a choice besides the protocol. Trials with a paper's own choice leave out its key."""
 VJE_PROTOCOL: Keys = {**VJE_DIGITS, "beta": 1.0, "nu": 3.0}
 SIMVAE_PROTOCOL: Keys = {
     **protocols.DIGITS,
@@ -63,7 +64,7 @@ def _simvae(own: Keys) -> Grid:
 
 
 SWEEP = Sweep(
-    about="what the papers argue for and do not ablate, with and without, on the digits: VJE, SimVAE and GJE",
+    about="design choices that VJE, SimVAE and GJE argue for but do not ablate, with and without, on the digits",
     presets={
         "vje": tuple(Grid({**VJE_PROTOCOL, **own}, {"seed": SEEDS}) for own in VJE_CHOICES),
         "simvae": tuple(map(_simvae, SIMVAE_CHOICES)),

@@ -43,7 +43,7 @@ TABLE_1 = {
 }
 
 SWEEP = Sweep(
-    about="top-1 and top-5 of a linear probe on VJE's representation, each trial data-parallel over several devices",
+    about="top-1 and top-5 of a linear probe on VJE's representation, with trials data-parallel over devices",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, Assumption("how many GPUs share a batch", ("workers",)))},

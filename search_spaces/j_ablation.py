@@ -1,10 +1,10 @@
 """How many views J of an image SimVAE should have in a step (SimVAE, Fig. 7).
 
-A step has a fixed number either of views or of images. In the preset `digits` steps and epochs have a fixed number of
-views: every J costs the same, and more views of an image leave room for fewer images. In `digits_images` they have a
-fixed number of images, so that J views cost J times as much as one. In `paper` and `authors_code` steps have 128 views,
-but an epoch is a pass over all images, so that more views mean more steps. The preset `fashion` is like `digits`, with
-128 views a step and 2 epochs of Fashion-MNIST, 936 steps; the paper has 400 epochs.
+A step has a fixed number of either views or images. In the preset `digits` steps and epochs have a fixed number of
+views: every J costs the same, and more views per image leave room for fewer images. In `digits_images` they have a
+fixed number of images, so that J views cost J times as much as one view. In `paper` and `authors_code` steps have 128
+views, but an epoch is a pass over all images, so that more views mean more steps. The preset `fashion` is like
+`digits`, with 128 views per step and 2 epochs of Fashion-MNIST (936 steps) instead of the paper's 400 epochs.
 """
 
 from search_spaces import _assumptions as assumed
@@ -18,7 +18,7 @@ J = (2, 4, 6, 8, 10)
 
 
 def _grids(own: protocols.Keys, images: list[protocols.Keys]) -> tuple[Grid, ...]:
-    """A grid for each data set and J, with 128 views a step and an epoch of all images, as in the authors' code."""
+    """A grid for each data set and J, with 128 views per step and epochs over all images, as in the authors' code."""
     return tuple(
         Grid({**protocol, **own, "views": views, "batch_size": 128 // views}, {"seed": SEEDS})
         for protocol in images
@@ -46,7 +46,7 @@ SIMVAE_DIGITS: protocols.Keys = {
 
 
 def _digits(batch_unit: str, batch_sizes: tuple[int, ...], epochs: int) -> Grid:
-    """J by the size of a batch in this unit."""
+    """Grid over J and the batch size in this unit."""
     axes: dict[str, tuple[Value, ...]] = {"views": J, "batch_size": batch_sizes, "seed": SEEDS}
     training: protocols.Keys = {"batch_unit": batch_unit, "epochs": epochs, "report_every": epochs}
     fixed = {key: value for key, value in {**SIMVAE_DIGITS, **training}.items() if key not in axes}
@@ -55,7 +55,7 @@ def _digits(batch_unit: str, batch_sizes: tuple[int, ...], epochs: int) -> Grid:
 
 DIGITS = _digits("views", (64, 128, 256), epochs=protocols.EPOCHS_DIGITS)
 DIGITS_IMAGES = _digits("images", (32, 64, 128), epochs=protocols.EPOCHS_DIGITS // 2)
-"""With 2 views it encodes as many images as `DIGITS`, with 10 views five times as many."""
+"""With 2 views this encodes as many images as `DIGITS`, with 10 views five times as many."""
 
 FASHION = tuple(
     Grid(
@@ -76,7 +76,7 @@ OF_IMAGES = ("paper", "fashion", "authors_code")
 OF_BATCHES = ("digits", "digits_images")
 
 SWEEP = Sweep(
-    about="class accuracy of SimVAE over the number of views J, at a fixed number of views or of images in a step",
+    about="class accuracy of SimVAE over the number of views J, at a fixed number of views or images per step",
     presets={
         "paper": PAPER,
         "digits": DIGITS,

@@ -1,14 +1,14 @@
-"""Do more views J of an image pay if every trial has the same budget (SimVAE, beside its ablation of J)?
+"""Do more views J of an image pay off if every trial has the same budget (SimVAE, beside its ablation of J)?
 
-A search over J and over what should suit it: the variances of the prior and of the likelihood, and the learning rate.
-All trials encode equally many images in a step and in total (`batch_unit=views`), so that more views of an image leave
-fewer images. The importance of `views` and the contour over `views` and `sigma_x2` are the answer. As the prior of the
-centres is uniform, `sigma2` is a mere scale of the latents and can only matter through the initial weights.
+A search over J and the keys that should suit it: the variances of the prior and of the likelihood, and the learning
+rate. All trials encode the same number of images per step and in total (`batch_unit=views`), so more views per image
+mean fewer images. The importance of `views` and the contour over `views` and `sigma_x2` give the answer. Because the
+prior of the centres is uniform, `sigma2` only scales the latents and can only matter through the initial weights.
 
 The objective is the accuracy of an MLP probe, the paper's criterion, on validation images held out of the training
-images. Probes train at the end only, so there is no pruner: all trials are complete, which importances need. They also
-need every J, so the sampler is quasi-Monte Carlo: TPE proposed 10 views in 43 of 80 trials and 2 views in 4 of them.
-`--axis views=2,4,6,8,10 --sampler tpe --wave 16` tunes each J in a study of its own.
+images. Probes train only at the end, so there is no pruner: all trials are complete, which importances require.
+Importances also require every J, so the sampler is quasi-Monte Carlo: TPE proposed 10 views in 43 of 80 trials and 2
+views in 4. `--axis views=2,4,6,8,10 --sampler tpe --wave 16` tunes each J in a separate study.
 """
 
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
@@ -52,7 +52,7 @@ DIGITS = _search(
 )
 
 SWEEP = Sweep(
-    about="the best MLP probe of SimVAE over the number of views, both variances and lr, at an equal budget of images",
+    about="the best MLP probe of SimVAE over views, both variances and lr, with an equal budget of images",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.SIMVAE,
     assumptions={

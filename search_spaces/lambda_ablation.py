@@ -1,7 +1,7 @@
-"""The weight of GJE's entropy, lambda, times its form: what alignment and entropy have to be for a good balance.
+"""Weight (lambda) and form of GJE's entropy: which alignment and entropy give a good balance?
 
-The squared distance is summed over dimensions or averaged. The entropy is of the joint embedding, which opposes
-alignment, or the sum of those of both views, which does not (GJE, appendix G). `entropy_weight` is `2 P lambda`, so 1
+The squared distance is summed or averaged over dimensions. The entropy is that of the joint embedding, which opposes
+alignment, or the sum of both views' entropies, which does not (GJE, appendix G). `entropy_weight` is `2 P lambda`, so 1
 is `lambda = 1/(2P)`. The paper's lambda is not legible in our copy.
 """
 
@@ -30,7 +30,7 @@ def _grid(protocol: Keys) -> Grid:
 
 
 SWEEP = Sweep(
-    about="GJE over the weight of its entropy and over its form: squared error summed or averaged, joint or marginal",
+    about="GJE over the weight and form of its entropy: squared error summed or averaged, entropy joint or marginal",
     presets={"paper": _grid(protocols.COLLAPSE), "digits": _grid(protocols.COLLAPSE_DIGITS)},
     paper=assumed.GMJE,
     assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},

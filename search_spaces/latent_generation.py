@@ -1,15 +1,14 @@
 """Images sampled from the density of an encoder's representations (GMJE, section 5.3 and appendix P.4: Table 2).
 
-An encoder is trained, a density of its representations (scaled to unit length) is sampled, and a decoder that is
-trained afterwards turns the samples into images. The paper fits a mixture to SimCLR's representations (`gmm`), takes
-mean and covariance of GJE's (`gaussian`), and the prototypes of Parametric GMJE with its moving covariance (`own`), and
-compares volumes. Volume is not quality: here each encoder also has a fitted mixture, and a classifier of real images
-judges the samples. The row `latents` decodes representations of test images, which no density can better, and `images`
-are the test images themselves.
+An encoder is trained, a density of its representations (scaled to unit length) is sampled, and a decoder trained
+afterwards turns the samples into images. The paper fits a mixture to SimCLR's representations (`gmm`), uses mean and
+covariance of GJE's representations (`gaussian`), and the prototypes of Parametric GMJE with its moving covariance
+(`own`), and compares volumes. Because volume is not quality, here each encoder also gets a fitted mixture, and a
+classifier of real images evaluates the samples. The row `latents` decodes representations of test images, an upper
+bound for every density, and `images` are the test images themselves.
 
-Unlike the paper's, GJE's Gaussian is fitted to 10,000 representations, as SimCLR's mixture is, and a decoder stops
-before its last epoch where the error of held-out images has not fallen for ten epochs (`density_images`,
-`adhoc_patience`).
+Unlike in the paper, GJE's Gaussian is fitted to 10,000 representations, like SimCLR's mixture, and a decoder stops
+early if the error on held-out images has not fallen for ten epochs (`density_images`, `adhoc_patience`).
 """
 
 import math
@@ -25,7 +24,7 @@ DENSITIES: Mapping[str, tuple[str, ...]] = {
     "gje": ("gaussian", "gmm", "latents"),
     "gmje_parametric": ("own", "own_weighted", "gmm", "latents"),
 }
-"""Method -> the densities of its representations; the first is the paper's."""
+"""Method -> the densities of its representations, beginning with the paper's."""
 
 TRAINING: Keys = {
     "encoder": "strided_convnet",
@@ -35,8 +34,8 @@ TRAINING: Keys = {
     "lr": 1e-3,
     "density_pictures": True,
 }
-"""The encoder's convolutions have 32, 64, 128 and 256 channels on images of 32 x 32 pixels, and 32 and 64 on 8 x 8. A
-loss is of the representations themselves."""
+"""The encoder's convolutions have 32, 64, 128 and 256 channels on images of 32 x 32 pixels, and 32 and 64 on 8 x 8.
+Losses compare the representations themselves."""
 PAPER: Keys = {
     **TRAINING,
     "dataset": "mnist32",
@@ -68,21 +67,21 @@ DIGITS: Keys = {
     "adhoc_lr": 1e-3,
     "density_components": 10,
 }
-"""306 steps. A mixture of ten components has 126 training images for each; of fifty, it would have 25, fewer than the
-dimensions."""
+"""306 steps. A mixture of ten components has 126 training images per component; with fifty components it would have 25,
+fewer than the dimensions."""
 OWN: Mapping[str, Keys] = {
     "simclr": {"projector_width": 0, "tau": 0.5},
     "gje": {"projector_width": 0},
     "gmje_parametric": {"projector_width": 0, "tau": 0.07, "entropy_weight": 60.0, "prototypes": 50, "ema": 0.99},
 }
-"""Method -> its own hyperparameters on MNIST. GJE's entropy has lambda = 1/(2D). At so low a temperature that weight is
-too small for Parametric GMJE: on the digits its volume is then -193, near that of SimCLR's Gaussian. Its temperature
+"""Method -> its own hyperparameters on MNIST. GJE's entropy has lambda = 1/(2D). At such a low temperature this weight
+is too small for Parametric GMJE: on the digits its volume is then -193, near that of SimCLR's Gaussian. Its temperature
 and weight were chosen on the digits by volume and spread, which need no labels."""
 OWN_DIGITS: Mapping[str, Keys] = {**OWN, "gmje_parametric": {**OWN["gmje_parametric"], "prototypes": 10}}
 
 
 def _free(method: str, *keys: str) -> Keys:
-    """A method on the digits without these of its hyperparameters."""
+    """A method's settings on the digits without these hyperparameters."""
     return {"method": method, **{key: value for key, value in OWN_DIGITS[method].items() if key not in keys}}
 
 
@@ -104,7 +103,7 @@ CONTROLS = (
     ),
     Grid({**DIGITS, **PROBED, **_free("simclr"), "density": "gmm"}, {"seed": SEEDS}),
 )
-"""A linear probe beside the samples, and the number of prototypes."""
+"""Additional trials: a linear probe beside the samples, and the number of prototypes."""
 
 
 def ceilings(dimensions: int, components: int) -> str:
@@ -132,17 +131,17 @@ ASSUMED = (
     Assumption(assumed.NOT_LEGIBLE, ("crop_scale", "rotation", "width", "features", "adhoc_lr")),
     Assumption(f"chosen on the digits; {assumed.NOT_LEGIBLE}", ("tau", "entropy_weight", "ema"), ("gmje_parametric",)),
     Assumption(assumed.NOT_LEGIBLE, ("tau",), ("simclr",)),
-    Assumption("the paper has the first of each method alone", ("density",)),
+    Assumption("the paper uses only the first density of each method", ("density",)),
     Assumption(
-        "unlike the paper's, GJE's Gaussian is of 10,000 latents, and a decoder stops where the error of held-out "
-        "images no longer falls",
+        "unlike in the paper, GJE's Gaussian is fitted to 10,000 latents, and a decoder stops when the error on "
+        "held-out images no longer falls",
         ("density_images", "adhoc_patience"),
     ),
 )
 
 SWEEP = Sweep(
-    about="images sampled from densities of representations: volume and spread beside quality and coverage; "
-    "unlike the paper's, GJE's Gaussian is of 10,000 latents and decoders stop early",
+    about="images sampled from densities of representations: volume and spread beside quality and coverage; unlike in "
+    "the paper, GJE's Gaussian is fitted to 10,000 latents and decoders stop early",
     presets={"paper": _grids(PAPER, OWN), "digits": _grids(DIGITS, OWN_DIGITS), "controls": CONTROLS},
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},

@@ -27,7 +27,7 @@ TABLE_7 = {
     "rad": ((0.07, 0.06), (0.32, 0.11), (0.21, 0.07)),
     "dir": ((0.00,), (0.00,), (0.00,)),
 }
-"""Mean of the posterior's variance, and its coefficient of variation where that is defined, for each of `SETS`."""
+"""Mean of the posterior's variance, and its coefficient of variation if defined, for each of `SETS`."""
 VARIANCES = {
     (terms, dataset): dict(zip(("var_mean", "var_cv"), figures[index], strict=False))
     for terms, figures in TABLE_7.items()

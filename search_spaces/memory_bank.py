@@ -1,8 +1,9 @@
-"""A first-in-first-out queue of negatives compared with a bank of particles (GMJE 5.2.1: SMC-GMJE beside MoCo v2).
+"""A first-in-first-out queue of negatives compared with a particle bank (GMJE 5.2.1: SMC-GMJE beside MoCo v2).
 
-The queue holds the keys of the latest batches. The bank is drawn from its particles and the keys of the batch by how
-much they resemble the queries. Only a bank has an effective sample size: the keys of a queue have no weights. The
-effective sample size does not see that many particles are copies: the share of different ones, and their age, do.
+The queue contains the keys of the latest batches. The bank is resampled from its particles and the batch's keys by
+their similarity to the queries. Only a bank has an effective sample size, because the keys of a queue have no weights.
+The effective sample size ignores that many particles are copies; the share of distinct particles and their age show
+this.
 """
 
 from search_spaces import _assumptions as assumed
@@ -45,7 +46,7 @@ ASSUMED = (
     assumed.REPORTS,
     assumed.SGD,
     Assumption(f"{assumed.NOT_LEGIBLE}, nor are the widths of the projector", ("tau", "ema")),
-    Assumption("the paper draws its bank by multinomial resampling alone", ("resampling",)),
+    Assumption("the paper only uses multinomial resampling", ("resampling",)),
     assumed.PROBE,
     assumed.NO_PROBE_VIEWS,
     assumed.MEASURED,

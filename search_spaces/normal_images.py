@@ -1,7 +1,8 @@
-"""How many normal images does a one-class method need? What a user with images of their own asks first.
+"""How many normal images does a one-class method need? The first question of users with their own images.
 
-All train for the same number of steps, in batches of at most so many images. On own images:
-`sweeper run normal_images --set dataset=folder --normal-class good --axis normal_images=10,30,0`, where 0 is all.
+All trials train for the same number of steps; a batch has at most as many images as there are normal ones. With your
+own images: `sweeper run normal_images --set dataset=folder --normal-class good --axis normal_images=10,30,0`, where 0
+is all.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ DIGITS: Mapping[int, tuple[int, int]] = {10: (10, 100), 30: (30, 100), 0: (48, 5
 FASHION: Mapping[int, tuple[int, int]] = {
     10: (10, 800), 30: (30, 800), 100: (48, 400), 300: (48, 134), 1000: (48, 40), 0: (48, 8),
 }  # fmt: skip
-"""Number of normal images, 0 for all -> size of a batch, and epochs, which make 800 to 804 steps (digits: 100)."""
+"""Number of normal images (0 for all) -> batch size and epochs, which make 800 to 804 steps (digits: 100)."""
 
 
 def _grids(protocol: Keys, counts: Mapping[int, tuple[int, int]]) -> tuple[Grid, ...]:
@@ -38,7 +39,7 @@ def _tables(preset: str, counts: Mapping[int, tuple[int, int]]) -> tuple[Table, 
 
 
 SWEEP = Sweep(
-    about="one-class AUROC over the number of normal images that are trained on",
+    about="one-class AUROC over the number of normal training images",
     presets={"digits": _grids(protocols.DIGITS, DIGITS), "fashion": _grids(protocols.FASHION, FASHION)},
     paper=assumed.VJE,
     figures=(*_tables("digits", DIGITS), *_tables("fashion", FASHION)),

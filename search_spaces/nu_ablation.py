@@ -22,7 +22,7 @@ TABLE_5 = {
 }
 
 SWEEP = Sweep(
-    about="k-NN and linear probe of VJE over the degrees of freedom nu, the Gaussian limit included",
+    about="k-NN and linear probe of VJE over the degrees of freedom nu, including the Gaussian limit",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},

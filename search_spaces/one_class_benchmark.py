@@ -1,8 +1,8 @@
-"""One-class methods side by side on ten classes: is a score worth anything beside what a user would pick instead?
+"""One-class methods side by side on ten classes: does a score beat the simple alternatives?
 
-Every trial is evaluated by its method's own anomaly scores and by scores that are fitted to its representations, one of
-which validation images choose. Figures of papers are of other networks and of far more steps than the presets `fashion`
-and `digits` have, and some were chosen on test images.
+Every trial is evaluated with its method's own anomaly scores and with scores fitted to its representations; validation
+images choose one of them. The papers' numbers come from other networks and far more steps than in the presets `fashion`
+and `digits`, and some were chosen on test images.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sweeper.definition import Assumption, Metric, Published, Ranking, Sweep, Ta
 OWN = ("joint", "distance", "reconstruction", "probability", "log_probability", "dirichlet", "csi")
 FITTED = ("knn1_z", "knn5_z", "cosine1_z", "kde_z", "gaussian_z", "ocsvm_z", "forest_z")
 SCORES = tuple(Metric(f"auroc_{name}", "maximize", percent=True) for name in (*OWN, *FITTED))
-"""The methods' own scores, and those that are fitted to the representation."""
+"""The methods' own scores, and the scores fitted to the representation."""
 
 CIFAR10: Mapping[tuple[Value, ...], Published] = {
     ("pixels",): Published(0.648),
@@ -30,7 +30,7 @@ CIFAR10: Mapping[tuple[Value, ...], Published] = {
     ("rotation and KDE (Sohn 2021)",): Published(0.913, recalled=True),
     ("contrastive and OCSVM (Sohn 2021)",): Published(0.925),
     ("csi",): Published(0.943),
-    ("PANDA, features of ImageNet",): Published(0.962),
+    ("PANDA, ImageNet features",): Published(0.962),
 }
 FASHION_MNIST: Mapping[tuple[Value, ...], Published] = {
     ("deep_svdd",): Published(0.848, recalled=True),
@@ -39,15 +39,15 @@ FASHION_MNIST: Mapping[tuple[Value, ...], Published] = {
     ("geom",): Published(0.935, recalled=True),
     ("goad",): Published(0.941, recalled=True),
     ("contrastive and OCSVM (Sohn 2021)",): Published(0.948, recalled=True),
-    ("PANDA, features of ImageNet",): Published(0.956, recalled=True),
+    ("PANDA, ImageNet features",): Published(0.956, recalled=True),
     ("rotation and KDE (Sohn 2021)",): Published(0.958, recalled=True),
 }
 DEEP_SVDD = (61.7, 65.9, 50.8, 59.1, 60.9, 65.7, 67.7, 67.3, 75.9, 73.1)
-"""Its figures of each class of CIFAR-10."""
+"""Deep SVDD's published AUROC for each class of CIFAR-10."""
 BY_CLASS = {("deep_svdd", index): {"auroc_chosen": figure} for index, figure in enumerate(DEEP_SVDD)}
 
 SWEEP = Sweep(
-    about="one-class methods and scores on ten classes, beside what the papers report",
+    about="one-class methods and scores on ten classes, beside the papers' numbers",
     presets={
         "paper": protocols.method_grids(protocols.CIFAR10, protocols.PAPER),
         "fashion": protocols.method_grids(protocols.FASHION, protocols.SMALL_FASHION, protocols.ONE_SEED),
@@ -58,15 +58,15 @@ SWEEP = Sweep(
         "paper": (
             assumed.SEED,
             assumed.REPORTS,
-            Assumption("the papers hold out no images; here they choose a score", ("validation",)),
-            Assumption("scores beside those of the authors", ("one_class_scores",)),
-            Assumption("the SGD of all methods in place of LARS", ("lr", "weight_decay"), ("simclr", "csi")),
+            Assumption("the papers hold out no images; here held-out images choose a score", ("validation",)),
+            Assumption("scores in addition to the authors' own", ("one_class_scores",)),
+            Assumption("SGD instead of LARS", ("lr", "weight_decay"), ("simclr", "csi")),
             Assumption(
-                "the authors' schedules were not read",
+                "the authors' schedules were not consulted",
                 ("epochs", "batch_size", "lr", "weight_decay"),
                 ("rotation_prediction", "geom", "goad"),
             ),
-            Assumption("a ResNet-18 in place of the authors' network", ("encoder",), ("rotation_prediction",)),
+            Assumption("a ResNet-18 instead of the authors' network", ("encoder",), ("rotation_prediction",)),
             Assumption("not in the papers' comparison", methods=("pixels", "random")),
         )
     },
@@ -80,7 +80,7 @@ SWEEP = Sweep(
             reference=("vje",),
             leak=BEST_ON_TEST,
             published={"paper": CIFAR10, "fashion": FASHION_MNIST},
-            note="those of pixels were chosen on test images",
+            note="numbers for pixels were chosen on test images",
         ),
         Table("classes", ("method",), (CHOSEN,), columns="normal_class", published={"paper": BY_CLASS}),
         Table("scores", ("method",), SCORES),

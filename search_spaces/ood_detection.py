@@ -1,4 +1,5 @@
-"""Out-of-distribution detection: all classes of the training set are normal, other images outliers (VJE, version 3)."""
+"""Out-of-distribution detection: all classes of the training set are normal, other images are outliers (VJE, version
+3)."""
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_vje as claimed
@@ -9,9 +10,9 @@ VJE: Keys = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs
 SCORES = ("joint", "dir", "rad", "variance", "entropy")
 MEASURES: tuple[tuple[str, Direction], ...] = (("auroc", "maximize"), ("aupr", "maximize"), ("fpr95", "minimize"))
 FAR = ("svhn", "cifar10", "cifar100", "stl10")
-"""Data sets that are outliers in the paper's preset."""
+"""Data sets that serve as outliers in the preset `paper`."""
 NEAR = ("held_out", "noise", "inverted", "shuffled", "blurred")
-"""Held-out classes and corruptions that are outliers in the digits preset."""
+"""Held-out classes and corruptions that serve as outliers in the preset `digits`."""
 
 PAPER = tuple(
     Grid({**SMALL_IMAGES, **VJE, "dataset": dataset, "outliers": f"svhn+{other}+stl10"}, {"seed": SEEDS})
@@ -24,7 +25,7 @@ DIGITS = Grid(
 
 
 def _tables(preset: str, sets: tuple[str, ...]) -> tuple[Table, ...]:
-    """Two tables of a preset: all measures of the joint score, and the AUROC of every score, for each of `sets`."""
+    """Two tables of a preset: all measures of the joint score, and the AUROC of every score, for each set in `sets`."""
     joint = tuple(Metric(f"{measure}_joint_{name}", direction) for name in sets for measure, direction in MEASURES)
     aurocs = tuple(Metric(f"auroc_{score}_{name}", "maximize") for name in sets for score in SCORES)
     return (
@@ -34,12 +35,12 @@ def _tables(preset: str, sets: tuple[str, ...]) -> tuple[Table, ...]:
 
 
 ASSUMED = Assumption(
-    "our reconstruction: of this experiment the abstract alone was read; training is that of `ssl_cifar10`",
+    "our reconstruction: only the abstract was read; training follows `ssl_cifar10`",
     ("dataset", "outliers", "epochs", "batch_size", "lr", "weight_decay", "beta", "nu", "bottleneck"),
 )
 
 SWEEP = Sweep(
-    about="AUROC, AUPR and FPR95 of VJE's scores against other data sets; on the digits held-out classes, corruptions",
+    about="AUROC, AUPR and FPR95 of VJE's scores against other data sets, held-out classes and corruptions",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (ASSUMED, assumed.SEED, assumed.REPORTS, assumed.PROBE)},

@@ -1,13 +1,13 @@
-"""What representations tell of the class: SimVAE, three VAEs, three discriminative methods and an untrained encoder
-(SimVAE: Tables 1, 5 and 6).
+"""What representations reveal about the class: SimVAE, three VAEs, three discriminative methods and an untrained
+encoder (SimVAE: Tables 1, 5 and 6).
 
-CR-VAE alone trains on images without augmentation, too, and these are what all methods are evaluated on.
+Only CR-VAE also trains on images without augmentation, on which all methods are evaluated.
 
-The preset `fashion` has Fashion-MNIST alone, with far fewer steps than the paper, fewer steps of probes and one start
-of the mixture; raw pixels stand beside the methods.
+The preset `fashion` uses only Fashion-MNIST, with far fewer training and probe steps than the paper and one start of
+the mixture; it adds raw pixels for comparison.
 
-The preset `authors_code` has both methods of the released code, with its losses: SimVAE's and the VAE's entropy has the
-weight 2 pi, and the VAE takes one sample of the prior in place of the closed-form KL.
+The preset `authors_code` has both methods of the released code with its losses: the entropy of SimVAE and the VAE has
+the weight 2 pi, and the VAE takes one sample of the prior instead of the closed-form KL.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from search_spaces._simvae_protocols import ARI, GMM, KNN, METHODS, NMI, PROBE_L
 from sweeper.definition import Assumption, Grid, Metric, Sweep, Table
 
 Rows = Mapping[str, Sequence[Sequence[float]]]
-"""Method -> for each data set the figures of a table."""
+"""Method -> for each data set the numbers of a table."""
 
 CONTROLLED: protocols.Keys = {
     "geometry": "representation",
@@ -28,7 +28,8 @@ CONTROLLED: protocols.Keys = {
     "content_probe_lr": protocols.PROBE_LR_DIGITS,
     "report_every": 10,
 }
-"""Whether views of an image coincide, the class by a probe alone, and reports that show when the loss has settled."""
+"""Additional evaluation: whether views of an image coincide, only a class probe, and reports that show when the loss
+has settled."""
 
 
 def _without_lr(keys: protocols.Keys) -> protocols.Keys:
@@ -75,7 +76,7 @@ TABLE_1: Rows = {
     "cr_vae": ((97.7, 98.0), (82.6, 86.4), (93.1, 91.6), (36.8, 28.1)),
     "simvae": ((98.4, 98.5), (82.1, 86.5), (95.6, 93.2), (51.8, 47.1)),
 }
-# Doubtful: the untrained encoder's mixture on CIFAR-10 has the figure of its k-NN in Table 1.
+# Doubtful: the untrained encoder's mixture on CIFAR-10 has the number of its k-NN in Table 1.
 TABLE_5: Rows = {
     "random": ((39.7, 42.2), (51.2, 48.6), (64.4, 59.2), (15.7, 13.1)),
     "simclr": ((96.8, 83.7), (73.0, 53.6), (94.2, 71.6), (65.4, 28.2)),
@@ -86,8 +87,8 @@ TABLE_5: Rows = {
     "cr_vae": ((97.5, 96.9), (79.7, 63.4), (81.6, 58.9), (26.8, 30.3)),
     "simvae": ((98.0, 96.6), (80.0, 71.1), (87.1, 58.4), (40.1, 39.3)),
 }
-# Doubtful: the accuracies of Table 5 suggest that SimCLR and VICReg are interchanged on CelebA. On CIFAR-10 ARI and NMI
-# of MoCo and SimCLR seem interchanged. Accuracies and NMI seem to be means over small batches, like `nmi_batch64`.
+# Doubtful: the accuracies in Table 5 suggest that SimCLR and VICReg are swapped on CelebA. On CIFAR-10 ARI and NMI of
+# MoCo and SimCLR seem swapped. Accuracies and NMI seem to be means over small batches, like `nmi_batch64`.
 TABLE_6: Rows = {
     "vae": ((89.0, 94.9), (44.3, 69.1), (5.7, 3.9), (0.6, 31.7)),
     "beta_vae": ((93.3, 96.7), (53.3, 75.6), (6.2, 4.7), (2.9, 33.5)),
@@ -100,7 +101,7 @@ TABLE_6: Rows = {
 
 
 def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "") -> Table:
-    """Methods by data set beside the paper's figures of these metrics, whose names here end with the suffix."""
+    """Methods by data set beside the paper's numbers for these metrics, whose names here end with the suffix."""
     shown = tuple(Metric(f"{metric.name}{suffix}", metric.direction, percent=True) for metric in metrics)
     paper = protocols.published(rows, shown)
     of_authors = {
@@ -114,14 +115,16 @@ def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "") -
 
 
 SWEEP = Sweep(
-    about="class accuracy of SimVAE, VAEs and discriminative methods by probes, k-NN and the clusters of a mixture",
+    about="class accuracy of SimVAE, VAEs and discriminative methods with probes, k-NN and mixture clusters",
     presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "authors_code": AUTHORS_CODE, "controls": CONTROLS},
     paper=assumed.SIMVAE,
     assumptions={
         "paper": (*assumed.SIMVAE_METHODS, assumed.ADAM, assumed.MOCO),
         "authors_code": (
             *assumed.RELEASED,
-            Assumption("128 images with one view; the code's script takes two of 64", ("batch_size",), ("vae",)),
+            Assumption(
+                "128 images with one view; the code's script uses 64 images with two views", ("batch_size",), ("vae",)
+            ),
         ),
     },
     figures=(
@@ -129,7 +132,7 @@ SWEEP = Sweep(
         _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5),
         _table("clusters", (ARI, NMI), TABLE_6),
         _table("clusters_in_batches", (ARI, NMI), TABLE_6, suffix="_batch64"),
-        # The released code reports the best epoch of a probe, chosen on test images.
+        # The released code reports a probe's best epoch, chosen on test images.
         Table(
             "probes_at_best_epoch",
             ("method",),

@@ -1,13 +1,13 @@
-"""What can be decoded from representations: reconstructions and samples of each class (SimVAE: Table 7 and the pictures
-of reconstructions and samples).
+"""Images decoded from representations: reconstructions and samples of each class (SimVAE: Table 7 and the pictures of
+reconstructions and samples).
 
-SimCLR and VICReg have no decoder, so one is trained on their frozen representations. FID needs Inception weights, which
-`--set fid_weights=FILE` names; without them there is none. The digits have `frechet_digits` in its place. It is
-0.80 ± 0.20 for training images (mean ± standard deviation over 200 draws of 500). For samples of a Gaussian of the
-pixels of each class, which needs no network, it is 2.19 ± 0.20, with a `sample_accuracy` of 96.7 ± 0.4 % (40 draws).
+SimCLR and VICReg have no decoder, so a decoder is trained on their frozen representations. FID needs Inception weights,
+set by `--set fid_weights=FILE`; without them it is not reported. The digits use `frechet_digits` instead. It is 0.80 ±
+0.20 for training images (mean ± standard deviation over 200 draws of 500). For samples of class-wise pixel Gaussians,
+which need no network, it is 2.19 ± 0.20, with a `sample_accuracy` of 96.7 ± 0.4 % (40 draws).
 
-The preset `fashion` has Fashion-MNIST alone: 2 epochs of 468 steps in place of the paper's 400 epochs, and 2 of a
-decoder in place of 80 at most.
+The preset `fashion` uses only Fashion-MNIST: 2 epochs of 468 steps instead of the paper's 400 epochs, and 2 decoder
+epochs instead of at most 80.
 """
 
 from search_spaces import _assumptions as assumed
@@ -20,7 +20,7 @@ from sweeper.definition import Assumption, Metric, Sweep, Table
 METHODS = ("simclr", "vicreg", *AUTOENCODERS)
 DECODED: Keys = {"reconstructions": True, "adhoc_epochs": 80, "adhoc_lr": 1e-4, "sheets": True}
 SAMPLES = {name: 5000 if name == "celeba" else 1000 for name in DATASETS}
-"""Samples of each class, which make 10,000."""
+"""Number of samples per class, 10,000 in total."""
 
 PAPER = method_grids(
     METHODS,
@@ -58,8 +58,8 @@ SWEEP = Sweep(
         "paper": (
             *assumed.SIMVAE_METHODS,
             assumed.ADAM,
-            Assumption("10,000 samples; the paper does not say how many", ("samples_per_class",)),
-            Assumption("at most; the paper stops after 10 to 80", ("adhoc_epochs",)),
+            Assumption("10,000 samples; the paper does not state the number", ("samples_per_class",)),
+            Assumption("a maximum; the paper stops after 10 to 80", ("adhoc_epochs",)),
         )
     },
     figures=(

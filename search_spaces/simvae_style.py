@@ -1,8 +1,8 @@
-"""What representations tell of style, beside the class (SimVAE, Fig. 4): the hair colour and 20 attributes of faces,
-and of digits the hue, the amount of ink and the slant.
+"""What representations reveal about style besides the class (SimVAE, Fig. 4): hair colour and 20 attributes of faces;
+hue, amount of ink and slant of digits.
 
-The style of a digit says nothing about its class: hues are drawn at random, and ink and slant are fifths of the images
-of a class. Chance is 20 %. Augmentation changes the style, so a method that only makes views agree may lose it.
+The style of a digit does not reveal its class: hues are drawn at random, and ink and slant are quintiles within a
+class. Chance is 20 %. Augmentation changes the style, so a method that only makes views agree may lose it.
 """
 
 from search_spaces import _assumptions as assumed
@@ -17,7 +17,7 @@ ATTRIBUTES = (
     *("heavy_makeup", "high_cheekbones", "male", "mouth_slightly_open", "no_beard", "oval_face", "pointy_nose"),
     *("smiling", "straight_hair", "wavy_hair", "wearing_earrings", "wearing_lipstick", "young"),
 )
-"""Binary attributes of CelebA. The paper names its 20 in a figure only; these are of the 30 of the authors' code."""
+"""Binary attributes of CelebA. The paper names its 20 only in a figure; these come from the 30 in the authors' code."""
 
 
 def _style(name: str) -> Metric:
@@ -61,7 +61,7 @@ HAIR = {
 """Accuracy of gender and of hair colour on CelebA."""
 
 SWEEP = Sweep(
-    about="style that representations keep beside the class: hair and attributes of faces; hue, ink, slant of digits",
+    about="style that representations keep besides the class: hair and attributes of faces; hue, ink, slant of digits",
     presets={"paper": PAPER, "digits": DIGITS, "digits_tint": DIGITS_TINT},
     paper=assumed.SIMVAE,
     assumptions={
@@ -69,7 +69,9 @@ SWEEP = Sweep(
             *assumed.SIMVAE_METHODS,
             assumed.ADAM,
             assumed.MOCO,
-            Assumption("20 of the 30 attributes of the released code; a figure names the paper's", ("styles",)),
+            Assumption(
+                "20 of the 30 attributes in the released code; the paper names its own only in a figure", ("styles",)
+            ),
         )
     },
     figures=(

@@ -1,10 +1,9 @@
 """Gaussian joint embeddings compared with contrastive and non-contrastive methods (GMJE, Table 1).
 
-On the digits a linear probe on all labels hardly tells methods apart, so a probe on five labels of each class stands
-beside it.
+On the digits a linear probe on all labels hardly separates the methods, so a probe on five labels per class is added.
 
-The paper's general SMC-GMJE (`smc_joint_gmje`) is largely our reconstruction: the weights of the particles in the loss
-are those that the batch gives them from equal ones, because the bank is drawn anew in every step.
+The paper's general SMC-GMJE (`smc_joint_gmje`) is largely our reconstruction: the particle weights in the loss are
+equal weights updated by the batch, because the bank is resampled in every step.
 """
 
 from collections.abc import Mapping
@@ -33,9 +32,9 @@ METHODS: tuple[Keys, ...] = (
     {"method": "jepa"},
     {"method": "vje", "bottleneck": 128},
 )
-"""The methods with their own hyperparameters on CIFAR-10: the paper's, or ours where they are not legible in our
-copy of it. Weights of entropies are lambda times 2P: 12.8 is lambda = 0.05 for P = 128, and so is 3.2 for the 32
-dimensions on digits."""
+"""The methods with their own hyperparameters on CIFAR-10: the paper's values, or our own where they are not legible in
+our copy. Weights of entropies are lambda times 2P: 12.8 is lambda = 0.05 for P = 128, as is 3.2 for the 32 dimensions
+on the digits."""
 METHODS_DIGITS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5, "projector_width": 0},
     {"method": "byol", "ema": 0.99, "projector_width": 128, "projection": 32, "predictor_width": 128},
@@ -58,8 +57,8 @@ METHODS_DIGITS: tuple[Keys, ...] = (
     {"method": "jepa", "ema": 0.99, "projector_width": 128, "projection": 32, "predictor_width": 128},
     {"method": "vje", "bottleneck": 32},
 )
-"""As `METHODS`, for the digits: settings that train small encoders in 252 steps. VICReg has a projector: without
-one it reaches less than pixels."""
+"""As `METHODS`, for the digits: settings that train small encoders in 252 steps. VICReg has a projector, without which
+it scores below raw pixels."""
 
 
 def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> tuple[Grid, ...]:
@@ -73,7 +72,8 @@ def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> tuple[Grid, ...]:
 
 
 def _controls(protocol: Keys) -> tuple[Grid, ...]:
-    """Methods at one temperature; memories on a longer schedule; styles; and the time of ever larger batches."""
+    """Control trials: methods at one temperature, memories on a longer schedule, styles, and the time of increasing
+    batch sizes."""
     own = {str(keys["method"]): keys for keys in METHODS_DIGITS if "random_features" not in keys}
     seeds: dict[str, tuple[Value, ...]] = {"seed": SEEDS}
     styles: Keys = {"styles": "ink+slant", "content_probe_epochs": 200, "content_probe_lr": 1e-2}
@@ -91,7 +91,7 @@ def _controls(protocol: Keys) -> tuple[Grid, ...]:
 
 
 UNTIMED = ("batch_size", "knn", "probe_epochs", "probe_lr", "probe_batch_size", "probe_standardize", "few_labels")
-"""Keys of evaluations, which would count as time."""
+"""Keys of evaluations, which would count towards the time."""
 METHOD = ("method", "random_features")
 CONTROLLED = (*METHOD, "tau", "epochs", "styles", "batch_size")
 TABLE_1: Mapping[tuple[str, None], Mapping[str, float]] = {
@@ -117,8 +117,8 @@ ASSUMED = (
         methods=("gje", "dam_gmje", "smc_joint_gmje", "hsic", "gpje", "jepa", "vje", "random", "pixels"),
     ),
     Assumption(
-        "largely our reconstruction: the paper leaves open from which weights of the particles a step starts (here "
-        "equal ones), and has no alignment term",
+        "largely our reconstruction: the paper does not state the particle weights at the start of a step (here "
+        "equal), and has no alignment term",
         ("entropy_weight",),
         ("smc_joint_gmje",),
     ),
@@ -128,8 +128,8 @@ ASSUMED = (
 )
 
 SWEEP = Sweep(
-    about="Gaussian joint embeddings and eight other methods on one data set: linear probes on all labels and on five; "
-    "the general SMC-GMJE is largely our reconstruction",
+    about="Gaussian joint embeddings and eight other methods on one data set: linear probes on all labels and on five "
+    "per class; the general SMC-GMJE is largely our reconstruction",
     presets={
         "paper": _grids({**protocols.CIFAR10, "epochs": 200, "few_labels": 5}, METHODS),
         "digits": _grids({**protocols.DIGITS, "report_every": 7}, METHODS_DIGITS),

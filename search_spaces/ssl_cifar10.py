@@ -1,6 +1,6 @@
 """VJE compared with contrastive and non-contrastive methods under one schedule (VJE, Table 2, Fig. 3).
 
-The preset `fashion` has Fashion-MNIST in place of CIFAR-10, a small network, and one epoch in place of the paper's 800.
+The preset `fashion` uses Fashion-MNIST instead of CIFAR-10, a small network, and one epoch instead of the paper's 800.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from sweeper.definition import Assumption, Grid, Metric, Sweep, Table, Trajector
 
 
 def _grids(protocol: Keys, methods: Mapping[str, Keys], width: int) -> tuple[Grid, ...]:
-    """One grid per method over the seeds, VJE also with a projector of this width, an untrained encoder, and pixels."""
+    """One grid per method over the seeds (VJE also with a projector of this width), an untrained encoder, and
+    pixels."""
     (vje, *others) = ({"method": method, **own} for method, own in methods.items())
     return (
         *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in (vje, {**vje, "projector_width": width}, *others)),
@@ -31,7 +32,7 @@ PAPER_SETS = tuple(
     for protocol in ({**SMALL_IMAGES, "dataset": "cifar100"}, protocols.STL10)
     for method in ("vje", "simsiam", "vicreg")
 )
-"""The paper has VJE alone there."""
+"""On these data sets the paper has only VJE."""
 CONTROLS = Grid({**protocols.DIGITS, "method": "vje", **METHODS_DIGITS["vje"]}, {"blur": (0.0, 0.5), "seed": SEEDS})
 
 TABLED = ("paper", "digits", "fashion")
@@ -45,13 +46,13 @@ TABLE_2 = {
 }
 
 OTHERS = Assumption(
-    "the paper compares VJE with SimSiam and VICReg alone",
+    "the paper compares VJE only with SimSiam and VICReg",
     ("tau", "ema", "queue", "epsilon", "prototypes", "redundancy_weight", "loss_scale"),
     ("simclr", "moco_v2", "byol", "swav", "barlow_twins", "random", "pixels"),
 )
 
 SWEEP = Sweep(
-    about="VJE, seven baselines, an untrained encoder and raw pixels on one data set: k-NN in training, linear probe",
+    about="VJE, seven baselines, an untrained encoder and raw pixels on one data set by k-NN and linear probe",
     presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "paper_sets": PAPER_SETS, "controls": CONTROLS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, OTHERS)},

@@ -1,9 +1,10 @@
-"""Tune each method of `ssl_cifar10` by a search of its own: does tuning change the order of the methods (VJE, Table 2)?
+"""Tune each method of `ssl_cifar10` in its own search: does tuning change the order of the methods (VJE, Table 2)?
 
 All methods train under the protocol of `ssl_cifar10`, with fewer epochs, and have the same number of trials. Each
 search covers the learning rate, the weight decay and the method's own hyperparameters, preferably those that keep
 tensor shapes, so that a wave fits into one stack. The objective is the k-NN accuracy on validation images, which are
-held out of the training images. A probe's accuracy could not prune, because a probe is trained only at the end.
+held out of the training images. A probe's accuracy could not be used for pruning, because probes are trained only at
+the end.
 """
 
 from collections.abc import Mapping
@@ -35,8 +36,8 @@ OWN: Mapping[str, Space] = {
 }
 """Method -> hyperparameters searched besides lr and weight decay.
 
-SimSiam's are shapes, which differ between presets. VICReg's covariance weight stays 1, because a factor common to all
-three weights would act like the learning rate."""
+SimSiam's hyperparameters are shapes, which differ between presets. VICReg's covariance weight stays 1, because a common
+factor of all three weights would act like the learning rate."""
 
 
 def _searches(
@@ -48,7 +49,7 @@ def _searches(
     wave: int,
     pruner: Halving,
 ) -> tuple[Search, ...]:
-    """One search per method. What is not searched has its value in the protocol or in `methods`."""
+    """One search per method. Keys that are not searched keep their values in the protocol or in `methods`."""
     method_spaces = {**OWN, "simsiam": {"predictor_width": CategoricalDistribution(predictor_widths)}}
     searches = []
     for method, own_space in method_spaces.items():
@@ -83,7 +84,7 @@ ASSUMED = Assumption(
 )
 
 SWEEP = Sweep(
-    about="k-NN accuracy of VJE and seven baselines, each with its lr, weight decay and own hyperparameters searched",
+    about="k-NN accuracy of VJE and seven baselines after a search over each method's own hyperparameters",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (ASSUMED, assumed.REPORTS, assumed.PROBE)},

@@ -1,6 +1,6 @@
-"""A classifier over its learning rate, its weight decay and how much its labels are smoothed: accuracy and calibration.
+"""A classifier over learning rate, weight decay and label smoothing: accuracy and calibration.
 
-Trials that differ in these and in the seed are one stack. The preset `paper` stands beside mixup's experiment on
+Trials that differ in these keys and in the seed form one stack. The preset `paper` extends mixup's experiment on
 CIFAR-10, whose learning rate and weight decay are one cell of the grid. The paper's settings were recalled, not read.
 """
 
@@ -68,12 +68,12 @@ SWEEP = Sweep(
             assumed.SEED,
             assumed.REPORTS,
             Assumption(
-                "the paper has one cell of the grid, no smoothed labels, and mixup with alpha 1 (`--axis mixup=0,1`)",
+                "the paper has one cell of the grid, no label smoothing, and mixup with alpha 1 (`--axis mixup=0,1`)",
                 ("lr", "weight_decay", "smoothing"),
             ),
-            Assumption("a tenth of the training images is held out to choose by", ("validation",)),
-            Assumption("the paper divides the rate by 10 after 100 and 150 epochs; here it falls on half a cosine"),
-            Assumption("a ResNet-18 with a stem for small images; the paper's is a PreAct ResNet-18", ("encoder",)),
+            Assumption("a tenth of the training images is held out for model selection", ("validation",)),
+            Assumption("the paper divides the rate by 10 after 100 and 150 epochs; here it follows half a cosine"),
+            Assumption("a ResNet-18 with a stem for small images; the paper uses a PreAct ResNet-18", ("encoder",)),
             Assumption("shifts of up to 4 pixels and flips, as is usual for CIFAR-10", ("shift", "flip")),
         )
     },

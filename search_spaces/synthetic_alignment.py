@@ -1,13 +1,13 @@
-"""Whether a method finds all three values that y can have for an x (arXiv 2603.26799, section 5.1 and appendix P.2).
+"""Does a method find all three possible values of y for an x (arXiv 2603.26799, section 5.1 and appendix P.2)?
 
 JEPA, a Gaussian process and EM with one component can only average over the branches. EM with three components is
-coarse, Growing Neural Gas follows the branches with many, and the mixture density network learns a component for each.
-A single network can lose a branch: with a floor of 0.3 under its standard deviations that falls while it trains, about
-13 of 64 starts lost one in A, with a floor of 0.1 (`initial_floor=0.1`) one of 48 in A and B, and at twenty other seeds
-one of 40 with it and one of 40 without. So the best of several on the training pairs is kept (`starts=4`). The data
-sets are drawn anew for each seed. It runs on a CPU in minutes.
+coarse, Growing Neural Gas follows the branches with many components, and the mixture density network learns one
+component per branch. A single network can lose a branch: with an annealed floor of 0.3 under its standard deviations
+about 13 of 64 starts lost a branch in A, with a floor of 0.1 (`initial_floor=0.1`) one of 48 in A and B, and at twenty
+other seeds one of 40 with the floor and one of 40 without. So the best of several networks on the training pairs is
+kept (`starts=4`). Each seed draws its own data sets. The sweep runs on a CPU in minutes.
 
-The preset `paper` is largely our reconstruction: the paper has the models, their numbers of components, their epochs
+The preset `paper` is largely our reconstruction: the paper states the models, their numbers of components, their epochs
 and the seed 111.
 """
 
@@ -16,14 +16,15 @@ from search_spaces import _claims_gmje as claimed
 from sweeper.definition import Assumption, Grid, Metric, Selection, Sweep, Table, Value
 
 SEEDS = (111, 112, 113)
-"""The paper has the first alone."""
+"""The paper uses only the first."""
 PAIRS: dict[str, Value] = {"examples": 3000, "sheets": True}
 TRAINED: dict[str, Value] = {
     **PAIRS, "epochs": 1200, "report_every": 1200, "batch_size": 3000, "optimiser": "adam", "lr": 0.01,
 }  # fmt: skip
 """Full-batch epochs of the methods with gradients."""
 FITTED: dict[str, Value] = {**PAIRS, "epochs": 1}
-"""An epoch of these fits a model to all pairs until it has converged, so `PINNED` keeps a request from repeating it."""
+"""One epoch of these methods fits a model to all pairs until convergence, so `PINNED` prevents requests from repeating
+it."""
 DATA: dict[str, tuple[Value, ...]] = {"dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS}
 PINNED = frozenset({"epochs", "report_every"})
 MODELS: tuple[tuple[dict[str, Value], dict[str, tuple[Value, ...]]], ...] = (
@@ -38,7 +39,7 @@ COMPONENTS = (
     Grid({**FITTED, "method": "gmje_em"}, {"components": (1, 3, 10, 30), **DATA}, pinned=PINNED),
     Grid({**FITTED, "method": "gmje_gng", "nodes": 30, "steps": 20_000}, DATA, pinned=PINNED),
 )
-"""More components of EM, beside the growing network that finds them by itself."""
+"""EM with more components, for comparison with the growing network, which finds the components by itself."""
 
 MODEL: dict[str, dict[str, Value]] = {
     "JEPA": {"method": "jepa_pairs"},
@@ -63,16 +64,16 @@ VARIANCES = (Metric("variance_within"), Metric("variance_between"))
 ASSUMED = (
     Assumption("largely our reconstruction: the branches, their noise, JEPA's width and all metrics", ("dataset",)),
     Assumption("the number of pairs", ("examples",)),
-    Assumption("the paper has 111 alone", ("seed",)),
+    Assumption("the paper uses only 111", ("seed",)),
     Assumption("Adam's learning rate", ("lr",), ("jepa_pairs", "gmje_mdn_pairs")),
     Assumption(assumed.NOT_LEGIBLE, ("length", "noise_variance"), ("gaussian_process",)),
     Assumption(assumed.NOT_LEGIBLE, ("nodes", "steps"), ("gmje_gng",)),
-    Assumption("annealing and starts beside the first are not the paper's", ("initial_floor", "starts")),
+    Assumption("annealing and additional starts are not in the paper", ("initial_floor", "starts")),
 )
 
 SWEEP = Sweep(
-    about="conditional densities of three branches by seven models: log density, energy distance, branches found; "
-    "the settings are largely our reconstruction of the paper's",
+    about="conditional densities of three branches by seven models: log density, energy distance, branches found; the "
+    "settings are largely our reconstruction",
     presets={
         "paper": tuple(
             Grid(

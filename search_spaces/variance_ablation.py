@@ -1,9 +1,9 @@
-"""The variance sigma_x2 of a pixel's likelihood, which weighs reconstruction against the prior (SimVAE, Fig. 8).
+"""The variance sigma_x2 of a pixel's likelihood, which weights reconstruction against the prior (SimVAE, Fig. 8).
 
-The larger it is, the more of the image the latents may lose. The posterior of a VAE collapses onto its prior at last:
-its variance `var_mean` is then 1. SimVAE's prior holds the views of an image together and leaves their centre free. A
-beta-VAE with `beta=1` is the VAE here. The preset `fashion` has SimVAE alone on Fashion-MNIST, as the paper has, for 2
-epochs of 468 steps; the paper has 400 epochs.
+The larger the variance, the more of the image the latents may lose. Finally a VAE's posterior collapses onto its prior:
+its variance `var_mean` is then 1. SimVAE's prior holds the views of an image together and leaves their centre free. The
+VAE here is a beta-VAE with `beta=1`. Like the paper, the preset `fashion` has only SimVAE on Fashion-MNIST, but for 2
+epochs of 468 steps instead of 400 epochs.
 """
 
 from search_spaces import _assumptions as assumed
@@ -14,7 +14,7 @@ from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, met
 from sweeper.definition import Assumption, Heatmap, Metric, Sweep, Table
 
 VARIANCES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
-"""The paper does not say which it has."""
+"""The paper does not state its values."""
 VARIANCES_DIGITS = (0.005, *VARIANCES)
 EVALUATED: Keys = {"content_probe_epochs": 200, "content_knn": 15, "reconstructions": True}
 
@@ -50,7 +50,7 @@ SWEEP = Sweep(
         "paper": (
             *assumed.SIMVAE_ALONE,
             assumed.ADAM,
-            Assumption("the paper does not say which variances", ("sigma_x2",)),
+            Assumption("the paper does not state the variances", ("sigma_x2",)),
         )
     },
     figures=(

@@ -194,7 +194,7 @@ def test_a_variant_with_other_presets_has_none_of_them(tmp_path: Path, monkeypat
 def test_what_is_largely_a_reconstruction_says_so() -> None:
     benchmark, synthetic = registry.find("ssl_benchmark"), registry.find("synthetic_alignment")
     (smc,) = (each for each in benchmark.assumptions["paper"] if each.methods == ("smc_joint_gmje",))
-    assert "largely our reconstruction" in smc.why and "from which weights of the particles" in smc.why
+    assert "largely our reconstruction" in smc.why and "the particle weights at the start of a step" in smc.why
     assert "largely our reconstruction" in synthetic.assumptions["paper"][0].why
 
 

@@ -32,8 +32,8 @@ def check_closed(folder: Path) -> None:
     skipped. Raises OSError for a file or a link in place of a folder.
     """
     law = (
-        f"{folder} and all folders above it must belong to you or to root and be writable for no one else, because "
-        "what is in it is executed"
+        f"{folder} and all folders above it must belong to you or to root and be writable for no one else, because its "
+        "content is executed"
     )
     with contextlib.suppress(FileNotFoundError):
         check_parents(folder, law, VARIABLE)

@@ -221,7 +221,7 @@ def check_class(name: str, cls: Any) -> None:
         raise ContractError(name, law, kind)
     if cls.task == "images" and not issubclass(cls, ImageMethod):
         raise ContractError(
-            name, "a method of the task images must be a subclass of ImageMethod", "one of Method alone"
+            name, "a method of the task images must be a subclass of ImageMethod", "a subclass of Method only"
         )
     choices("task", cls.task, TASKS)
     _check_config(name, getattr(cls, "Config", None))

@@ -30,10 +30,10 @@ class LatentDensity:
     """The evaluation of a density of representations, scaled to unit length, at the end of training (GMJE, 5.3)."""
 
     density: Annotated[str, one_of("none", *FITTED, *OWN, *REFERENCES)] = "none"
-    """Density that is evaluated. `gaussian` (a single Gaussian) and `gmm` (a mixture with full covariances) are fitted
-    to the representations of the training images. `own` is the method's own mixture with uniform weights,
-    `own_weighted` the same with its learned weights. For comparison, `latents` decodes the representations of the test
-    images and `images` takes the test images themselves. `none` skips this evaluation."""
+    """Density to evaluate: `gaussian` (a single Gaussian) or `gmm` (a mixture with full covariances), fitted to the
+    representations of the training images; `own` or `own_weighted`, the method's own mixture with uniform or learned
+    weights. For comparison, `latents` decodes the representations of the test images and `images` takes the test images
+    themselves. `none` skips this evaluation."""
     density_components: Annotated[int, at_least(1)] = 50
     """Number of Gaussians in `gmm`."""
     density_steps: Annotated[int, at_least(1)] = 20
@@ -313,9 +313,9 @@ class Batches:
     """The unit of `batch_size`."""
 
     batch_unit: Annotated[str, one_of("images", "views")] = "images"
-    """`images`: `batch_size` counts images, and an epoch is a pass over all images. `views`: `batch_size` counts the
-    views that a step encodes. With J views per image, a batch then has `batch_size` / J images and an epoch encodes as
-    many views as there are images, so that trials with different J cost the same."""
+    """Whether `batch_size` counts `images`, with epochs that pass over all images, or the `views` that a step encodes.
+    With `views` and J views per image, a batch has `batch_size` / J images and an epoch encodes as many views as there
+    are images, so that trials with different J cost the same."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,9 +150,9 @@ class Optimiser:
     of each weight tensor has 0.001 times the tensor's norm at learning rate 1, without scaling or decay of biases and
     norms. `adam` and `adamw` ignore `momentum`."""
     lr_schedule: Annotated[str, one_of(*SCHEDULES)] = "cosine"
-    """The learning rate after the warm-up. `cosine`: decay to 0 along half a cosine. `constant`: stay at the peak.
-    `step`: multiply the rate by `lr_gamma` every `lr_drop_every` epochs. `exponential`: multiply it by `lr_gamma` every
-    epoch. `one_cycle`: PyTorch's OneCycleLR, rising for 0.3 of the steps; needs `warmup_epochs=0`."""
+    """Learning rate after the warm-up: `cosine` (decay to 0 along half a cosine); `constant`; `step` (multiply by
+    `lr_gamma` every `lr_drop_every` epochs); `exponential` (multiply by `lr_gamma` every epoch); or `one_cycle`
+    (PyTorch's OneCycleLR, rising for 0.3 of the steps), which needs `warmup_epochs=0`."""
     adam_epsilon: Annotated[float, above(0)] = 1e-8
     """Term that Adam adds to the root of the mean squared gradient."""
     lr_gamma: Annotated[float, above(0), at_most(1)] = added(0.1)

@@ -7,6 +7,7 @@ gets another id here would be trained again in every store of that version: a ke
 the ids of trials that have its default (`trainables.sections.added`).
 """
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
+import sweeper
 from sweeper.commands import run
 from sweeper.commands.sweep_run import SweepRun
 from sweeper.definition import Grid, Halving, Heatmap, Metric, Search, Sweep, Table, Value, registry
@@ -116,15 +118,21 @@ SWEEP = Sweep(
     name="earlier",
 )
 STORES = Path(__file__).parent / "earlier_stores"
-FIRST, UNNAMED, NOW = "8bd578b4", "7b884bff", "69c3d639"
+FIRST, UNNAMED, NOW = "8bd578b4", "7b884bff", "1118f6bf"
 """Versions of which the trials had other ids, the second with searches; and the last one that is kept."""
-CONTINUED = ["13455a02", "cc5bb066", "c3d014a3", NOW]
+CONTINUED = ["13455a02", "cc5bb066", "c3d014a3", "69c3d639", NOW]
+RELEASES = {"0.1.0": {FIRST, UNNAMED, *CONTINUED} - {NOW}, "0.2.0": {NOW}}
+"""Number of each release -> the versions of it that are kept."""
 WITH_MODELS = CONTINUED[1:]
 
 
 def at(version: str, folder: Path) -> Path:
     shutil.unpack_archive(STORES / f"{version}.tar.xz", folder / version, filter="data")
     return folder / version
+
+
+def release_of(version: str) -> str:
+    return next(release for release, versions in RELEASES.items() if version in versions)
 
 
 def begin(preset: str, store: Path, *arguments: str) -> int:
@@ -143,8 +151,10 @@ def results(rows: pd.DataFrame) -> dict[str, tuple[object, ...]]:
     return {values[0]: values for values in columns.itertuples(index=False, name=None)}
 
 
-def test_every_kept_version_is_tested() -> None:
+def test_every_kept_version_is_tested_and_a_store_of_every_release_is_kept() -> None:
     assert {path.name.removesuffix(".tar.xz") for path in STORES.iterdir()} == {FIRST, UNNAMED, *CONTINUED}
+    released = re.findall(r"^## (\d\S+)", (Path(__file__).parents[2] / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert {*released} == RELEASES.keys() and released[0] == sweeper.__version__
 
 
 @pytest.mark.slow
@@ -155,7 +165,7 @@ def test_a_search_of_an_earlier_version_goes_on(
     store = at(version, tmp_path)
     before = load("earlier", store)
     before = before[before["number"].notna()]
-    assert len(before) == 4 and set(before["code_version"]) == {f"0.1.0+{version}"}
+    assert len(before) == 4 and set(before["code_version"]) == {f"{release_of(version)}+{version}"}
     assert begin("search", store) == 0
     out, err = capsys.readouterr()
     assert "4 of 8 trials to run" in out and "5 finished, 3 pruned of 8 trials" in out and err == ""

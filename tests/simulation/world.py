@@ -386,7 +386,7 @@ def simulated(time: Time, reports: bool = False, compacts: bool = False, figures
         if not (reports or figures):
             patched.setattr(publish, "write", lambda *_, **__: "")
         if not reports:
-            patched.setattr(conclusion, "_answer", lambda *_: ())
+            patched.setattr(conclusion, "best_of", lambda *_: SimpleNamespace(text="", choices=()))
             patched.setattr(page, "write", lambda files, sweep: report_path(sweep))
             patched.setattr(journal, "write", lambda *_: "")
             for module in (rm, merge):

@@ -203,8 +203,10 @@ def test_a_run_on_normal_images_alone_ends_with_its_model_threshold_and_sentence
     words += ["--normal-class", "good", "--alarm-rate", "0.25", "--set", "sheets=true"]
     with without_ray(tmp_path):
         assert run.main([*ARGUMENTS, *words, "--data", str(images), "--store", str(store)]) == 0
-    *lines, sentence = capsys.readouterr().out.splitlines()
-    loaded = next(line for line in lines if line.startswith("sweeper.load_model"))
+    lines = capsys.readouterr().out.splitlines()
+    loaded, sentence = (
+        next(line for line in lines if line.startswith(text)) for text in ("sweeper.load_model", "best ")
+    )
     trial = load("anomaly_grid", store).sort_values("auroc_joint")["trial_id"].iloc[-1]
     model = sweeper.load_model(store, trial, alarm_rate=0.25)
     assert loaded == (

@@ -61,6 +61,8 @@ class SweepProgress(CohortListener):
         self.metric = figures.headline.name
         self._found: tuple[list[BestSetting], list[NoneFeasible]] | None = ([], [])
         """The best settings, and the questions without one; None if rows have come since."""
+        self._best: list[str] | None = []
+        """What is said of them; None if rows have come since."""
         counts = plan.counts
         self._before = Counter({status: counts[status] for status in DONE})
         self._console = console or Console(file=sys.stdout, highlight=False, force_terminal=None if live else False)
@@ -158,7 +160,7 @@ class SweepProgress(CohortListener):
         """Consider rows for the best setting without counting them. Those of pruned trials have no part in it."""
         if self._ranks:
             self._settings.add(row for row in rows if row.get("status") != "pruned")
-            self._found = None
+            self._found = self._best = None
 
     def print_line(self, text: str) -> None:
         """Print a message, above the live view if there is one."""
@@ -186,12 +188,12 @@ class SweepProgress(CohortListener):
 
     def best(self) -> list[str]:
         """Return sentences about the best settings; none if no trial has a value, or for a front."""
-        found, infeasible = self._best_settings()
-        if not (found or infeasible):
-            return []
-        from sweeper.results.sentences import sentences  # here: it imports SciPy
+        if self._best is None:
+            from sweeper.results.sentences import sentences  # here: it imports SciPy
 
-        return sentences(found, MAX_BEST, so_far=self.done < self.total, none_feasible=infeasible)
+            found, infeasible = self._best_settings()
+            self._best = sentences(found, MAX_BEST, so_far=self.done < self.total, none_feasible=infeasible)
+        return self._best
 
     def _best_settings(self) -> tuple[list[BestSetting], list[NoneFeasible]]:
         if self._found is None:

@@ -173,7 +173,7 @@ def test_a_search_with_constraints_that_was_interrupted_continues_to_the_same_ro
     best = feasible["val_auroc_joint"].idxmax()
     assert [path.stem for path in (tmp_path / "store/models/sweep=bounded").iterdir()] == [best]
     infeasible = f"{8 - len(feasible)} of 8 settings are infeasible (val_auroc_dir >= 0.68)"
-    (sentence,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("best "))
+    *_, sentence = (line for line in capsys.readouterr().out.splitlines() if line.startswith("best "))
     assert infeasible in sentence
     answer = sweeper.best("bounded.py", store=str(tmp_path / "store"))
     assert answer.choice.trials == (best,) and infeasible in str(answer)

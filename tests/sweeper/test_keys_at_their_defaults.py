@@ -143,7 +143,7 @@ def test_an_axis_over_a_key_has_its_default_wherever_rows_are_read(
         with without_ray(tmp_path):
             assert run.main([*small_grid(store), *axis]) == 0
         if axis == varied:
-            assert re.search(r"at beta=\S+ clip_grad_norm=(inf|0\.5)", capsys.readouterr().out.splitlines()[-1])
+            assert re.search(r"at beta=\S+ clip_grad_norm=(inf|0\.5)", capsys.readouterr().out)
     frame = pd.read_parquet(store / "trials/sweep=anomaly_grid")
     counts = frame.groupby("clip_grad_norm")["auroc_joint"].count()
     assert counts.to_dict() == {0.5: 6, math.inf: 6}

@@ -31,7 +31,10 @@ def test_a_sweep_of_fitted_and_gradient_members_has_one_table_and_figures_that_a
     rows = load("synthetic_alignment", str(tmp_path / "store"))
     assert len(rows) == 5 and set(rows["status"]) == {"finished"}
     assert rows["nll_excess"].notna().all() and list(rows.loc[rows["pi_error"].isna(), "method"]) == ["gmje_gng"]
-    assert all(label in out for label in ("GMJE-GNG", "GMJE-MDN, not annealed", "synthetic_a: nll_excess"))
+    (text,) = (tmp_path / "store/tables").rglob("end.txt")
+    shown = text.read_text()
+    assert "sweeper table " in out
+    assert all(label in shown for label in ("GMJE-GNG", "GMJE-MDN, not annealed", "synthetic_a: nll_excess"))
     assert dict(zip(rows["method"], rows["epochs"], strict=True)) == {"gmje_gng": 1, "gmje_mdn_pairs": 2}
     pictures = {path.name: path for path in (tmp_path / "store/sheets").rglob("*.png")}
     kinds = ("densities", "parameters")

@@ -134,7 +134,7 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(
         ("knn", "--dataset", "digit"): r"no dataset 'digit' \(did you mean .digits",
         ("knn", "--dataset", "digits", "--metric", "knn_y"): "no metric 'knn_y'",
         ("knn", "--dataset", "digits", "--trial", "x"): "no trial with a model 'x'",
-        ("knn", "--dataset", "my_data:Cells"): "the model's, 1 x 8 x 8, but have 4 x 12 x 12",
+        ("knn", "--dataset", "my_data:Cells"): "the model's images, 1 x 8 x 8, but have 4 x 12 x 12",
         ("knn", *arrays, str(unlabelled)): "knn needs labels, but the images of arrays have none",
         (
             "tiny",

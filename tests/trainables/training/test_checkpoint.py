@@ -314,7 +314,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         (("standing", "step"), lambda _: 0, "its progress must have sums if and only if step > 0"),
         (("standing", "step"), lambda _: 1000, "steps, but the checkpoint is at step 1000"),
         (("standing", "sums"), lambda sums: {"other": sums["loss"]}, "its sums must be those of loss, "),
-        (("standing", "sums", "loss"), lambda loss: loss[:1], "a sum of losses for each member"),
+        (("standing", "sums", "loss"), lambda loss: loss[:1], "a sum of losses for each running member"),
         (("standing", "shares"), lambda shares: shares[:1], "its progress must have 3 members"),
         (("standing", "reports"), lambda reports: reports[::-1], "reports in the order of their epochs"),
         (
@@ -324,7 +324,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         ),
         (("standing", "ended"), lambda _: (1, 2, 3), "ended[0]: must be object | null, but is int"),
         (("state",), lambda _: None, "its state must contain 1 stacks"),
-        (("state", 0), lambda _: {}, "a stack must contain parameters, buffers, velocity, rates"),
+        (("state", 0), lambda _: {}, "a stack must contain parameters, buffers, velocity, gradient, rates"),
         (("state", 0, "buffers"), lambda buffers: {**buffers, "more": torch.ones(3)}, "the names of its buffers"),
         (("state", 0, "rates", "lr"), lambda lr: lr[:1], "rates lr must be torch.float64 of shape [3]"),
         (("state", 0, "rates", "lr"), lambda lr: lr.float(), "rates lr must be torch.float64 of shape [3]"),
@@ -379,7 +379,7 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
             callbacks=Callbacks(notify=notices.append),
         )
     )
-    assert notices == ["its checkpoint cannot be used: another of its processes could not read it"]
+    assert notices == ["its checkpoint cannot be used: another process of the cohort could not read it"]
     assert [report.epoch for report in reports] == [2, 4, 5] and requests[0] == 0
 
 

@@ -73,6 +73,7 @@ def restore(what: Restoration) -> None:
     """Bring back what a fresh run archived."""
     store = Store(what.store)
     name = _name_in_store(what.sweep, store.files, what.time)
+    replaced.archived_times(store.files, name, what.time)  # before anything is written, such as a lease
     check_writable(store.files)
     with alone(store.files, name, f"sweeper restore {name}", "restore needs the sweep for itself"):
         back = replaced.restore(store.files, name, what.time)

@@ -153,16 +153,22 @@ def _is_copying(files: Files, sweep: str, time: str) -> bool:
     return files.read(copying_path(f"{ARCHIVES}/{time}", sweep)) is not None
 
 
-def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
-    """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are archived in turn.
-
-    Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
-    """
+def archived_times(files: Files, sweep: str, time: str) -> list[str]:
+    """The times at which something was archived. Raises StoreError unless `time` is one of them."""
     times = _times(files, sweep)
     if time not in times:
         raise StoreError(
             f"store {files.display_uri}: nothing was archived at {time!r}; there are: {', '.join(times) or 'none'}"
         )
+    return times
+
+
+def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
+    """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are archived in turn.
+
+    Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
+    """
+    times = archived_times(files, sweep, time)
     source = f"{ARCHIVES}/{time}"
     candidates = _parts(files, sweep, None, None, f"{source}/")
     parts = [part for part in candidates if part.moved is not None]

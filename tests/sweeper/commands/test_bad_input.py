@@ -126,7 +126,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
         ("--restore ../trials", "store "),
         (
             "--describe vja",
-            "no method, data set, key, metric or sweep 'vja' (did you mean 'vje'?); --list shows the sweeps, and ",
+            "no method, data set, key, metric, column or sweep 'vja' (did you mean 'vje'?); --list shows the sweeps, ",
         ),
         ("--fast 3", "unrecognized arguments: --fast 3; --help shows all options"),
         ("--axis beta=0,05", "beta must be a number without leading zeros, but got beta=05; a decimal number has a po"),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from sweeper.definition.field_types import check_types
 from sweeper.definition.judging import equal
 from sweeper.definition.space import Grid, Search, Value, part_keys
 from sweeper.definition.sweep import Sweep
@@ -31,6 +32,7 @@ class Filter:
     value: Value
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.sign not in ("!=", ">", "<"):
             raise SpecError(f"the sign of a condition must be '!=', '>' or '<', but is {self.sign!r}")
         if self.sign != "!=" and not _is_number(self.value):
@@ -62,6 +64,7 @@ class Side:
     """The sweep of the rows, if it is not that of the claim: its preset of the same name."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.take not in get_args(Take):
             raise SpecError(unknown("statistic of a side", str(self.take), get_args(Take)))
         if (self.take == "mean") == bool(self.along):
@@ -126,6 +129,7 @@ class Claim:
     """The paper that claims it, if it is not the sweep's."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.relation not in get_args(Relation):
             raise SpecError(f"the relation of claim {self.name} must be '>', '<' or '~', but is {self.relation!r}")
         if not self.name or not self.sentence:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeper.definition.field_types import check_types
 from sweeper.definition.metric import OF_EVERY_ROW
 from sweeper.errors import SpecError
 
@@ -21,10 +22,10 @@ class Constraint:
     bound: float
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.sign not in ("<=", ">="):
             raise SpecError(f"the sign of a constraint must be '<=' or '>=', but {self.column} has {self.sign!r}")
-        is_number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
-        if not is_number or not math.isfinite(self.bound):
+        if not math.isfinite(self.bound):
             raise SpecError(f"the bound of a constraint must be a finite number, but {self.column} has {self.bound!r}")
 
     @property

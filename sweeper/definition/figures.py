@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from sweeper.definition.field_types import check_types
 from sweeper.definition.metric import Metric
 from sweeper.definition.space import Value
 from sweeper.errors import SpecError
@@ -27,6 +28,9 @@ class Selection:
     where: Mapping[str, Value]
     """Hyperparameter -> its value, which all of these trials have."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(ABC):
@@ -41,6 +45,7 @@ class Figure(ABC):
     """Whether a request must report all that it shows. Others may show what only some trials report."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         _check_labels(self.title, self.axes, self.selections)
 
     @property
@@ -150,12 +155,12 @@ class Table(Figure):
     what is in the rows."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.rows or not self.metrics:
             raise SpecError(f"{self.title} must have rows and metrics, but lacks one")
         for text, label in self.labels.items():
-            if not isinstance(text, str) or not isinstance(label, str) or not label.strip():
-                raise SpecError(f"the labels of {self.title} must map texts to texts, but got {text!r}: {label!r}")
-        super().__post_init__()
+            if not label.strip():
+                raise SpecError(f"the labels of {self.title} must not be empty, but that of {text!r} is")
         _check_cells(self.title, self.axes, self.published)
         metrics = [metric.name for metric in self.metrics]
         for cells in self.published.values():
@@ -263,9 +268,9 @@ class Ranking(Figure):
     """Ends the caption where there are published figures: what must be known of them."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.rows:
             raise SpecError(f"{self.title} must have rows, but has none")
-        super().__post_init__()
         _ = self.metric.ranking_direction
         _check_cells(self.title, self.rows, {"": {self.reference: None}})
         _check_cells(self.title, self.rows, self.published)

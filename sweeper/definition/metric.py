@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, TypeGuard, get_args
 
+from sweeper.definition.field_types import check_types
 from sweeper.errors import SpecError
 from trainables.metrics.families import SHARE
 from trainables.metrics.meanings import VALIDATION, family_of
@@ -49,6 +50,7 @@ class Metric:
     """Whether tables and figures show it in percent. The values themselves are shares in [0, 1]."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.direction not in (*get_args(Direction), None):
             choices = "'maximize', 'minimize' or None"
             raise SpecError(f"the direction of a metric must be {choices}, but {self.name} has {self.direction!r}")

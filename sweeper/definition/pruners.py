@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweeper.definition.field_types import check_types
 from sweeper.errors import SpecError
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -66,6 +67,7 @@ class Halving(Pruner):
     """More than one is Hyperband. Bracket b skips the first b rungs, which gives trials that improve late a chance."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name, least in (("first", 1), ("factor", 2), ("brackets", 1)):
             if (value := getattr(self, name)) < least:
                 raise SpecError(f"`{name} >= {least}` must hold for a pruner, but got {name}={value}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from sweeper.definition.constraint import Constraint
+from sweeper.definition.field_types import check_mapping, check_types
 from sweeper.definition.metric import Metric
 from sweeper.definition.pruners import Pruner
 from sweeper.errors import SpecError
@@ -95,6 +96,8 @@ class Grid:
     conditions: ClassVar[tuple[When, ...]] = ()
 
     def __post_init__(self) -> None:
+        check_mapping(self, "fixed", "axes")
+        check_types(self, apart=("fixed", "axes"))
         object.__setattr__(self, "fixed", {key: plain(value) for key, value in self.fixed.items()})
         object.__setattr__(self, "axes", {key: axis_values(key, values) for key, values in self.axes.items()})
         for key, values in self.axes.items():
@@ -208,6 +211,7 @@ class Population:
     """A copied hyperparameter is multiplied or divided by it with equal probability, and clipped to the space."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.every < 1 or not 0 < self.share <= 0.5 or not self.factor > 1:
             raise SpecError(
                 "`every >= 1`, `0 < share <= 0.5` and `factor > 1` must hold for a population, but got "
@@ -229,6 +233,8 @@ class When:
     """Key -> Optuna distribution."""
 
     def __post_init__(self) -> None:
+        check_types(self)
+        _check_distributions(self.space)
         if not self.choices or not self.space:
             raise SpecError(
                 f"a condition must have at least one value and one key in its space, but that on {self.key} lacks one"
@@ -286,6 +292,9 @@ class Search:
     """Keys that `change_space` leaves unchanged."""
 
     def __post_init__(self) -> None:
+        check_mapping(self, "replicates")
+        check_types(self, apart=("fixed", "axes", "replicates"))
+        _check_distributions(self.space)
         grid = Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
         replicates = {key: axis_values(key, values) for key, values in self.replicates.items()}
         for name, values in {"fixed": grid.fixed, "axes": grid.axes, "replicates": replicates}.items():
@@ -683,6 +692,16 @@ class Study:
 
 def _same(value: Value, other: Value) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _check_distributions(space: Mapping[str, object]) -> None:
+    """Raise SpecError for a key that has no distribution."""
+    for key, distribution in space.items():
+        if not hasattr(distribution, "choices") and not hasattr(distribution, "low"):
+            raise SpecError(
+                "a space maps each key to a distribution of Optuna, such as FloatDistribution(0.001, 0.1), but "
+                f"{key} to {distribution!r:.60}"
+            )
 
 
 def _check_choices(condition: When, distribution: BaseDistribution) -> None:

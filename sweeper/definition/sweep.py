@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sweeper.definition.constraint import Constraint
+from sweeper.definition.field_types import check_mapping, check_types
 from sweeper.definition.figures import Figure, Heatmap
 from sweeper.definition.metric import OF_EVERY_ROW, Metric
 from sweeper.definition.space import SEED, Grid, Part, Space, check_space, part_keys, parts_of
@@ -68,6 +69,9 @@ class Assumption:
     methods: tuple[str, ...] = ()
     """The methods of which it is said; empty means all that have the keys."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -102,17 +106,14 @@ class Sweep:
     default that of the file that defines it."""
 
     def __post_init__(self) -> None:
+        check_types(self, apart=("presets",))
+        check_mapping(self, "presets")
         if self.name and not is_name(self.name):
             raise SpecError(f"the name of a sweep {LAW}, but got {self.name!r}")
         if (page := PAGES.get(self.name.lower())) is not None:
             raise SpecError(
                 f"the name of a sweep must not be {self.name.lower()!r}, whose page is {page}, but got "
                 f"{self.name!r}; write Sweep(name=...) or rename the file"
-            )
-        if not isinstance(self.presets, Mapping):
-            kind = type(self.presets).__name__
-            raise SpecError(
-                f"the presets of a sweep must be a mapping, such as {{'small': Grid(...)}}, but are a {kind}"
             )
         for name, space in self.presets.items():
             check_space(space, name)

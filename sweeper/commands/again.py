@@ -179,10 +179,11 @@ def _sweep(
     used = as_typed([*map(format_value, sorted_values(_used(fresh.key, tuned)))])
     how = " or ".join(dict.fromkeys(map(chosen, found)))
     note = f"the best setting of each in '{tuned.label}', {how}, by trials with {fresh.key}={used} that are not counted"
-    table = Table(METHODS, rows, _metrics(found[0].metric, figures), columns, note=note)
+    labels = {text: label for table in definition.of_kind(Table) for text, label in table.labels.items()}
+    table = Table(METHODS, rows, _metrics(found[0].metric, figures), columns, note=note, labels=labels)
     sets = {key for grid in grids for key in (*grid.fixed, *grid.axes)}
     return Sweep(
-        f"the best settings of '{tuned.label}' with fresh {noun_of(fresh.key)}",
+        definition.about,
         {preset_again(tuned.label): grids if len(grids) > 1 else grids[0]},
         figures=(table,),
         over=noun_of(fresh.key),

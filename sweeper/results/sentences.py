@@ -235,7 +235,9 @@ def sentences(
 
 def chosen(best: BestSetting) -> str:
     """Return how it was chosen: `chosen on test images`, or `chosen on validation images (val_auroc_joint)`. The metric
-    declares the data."""
+    declares the data; of one that the user's code reports only the name is known."""
+    if best.is_reported:
+        return f"chosen by the reported {best.criterion}"
     by = f" ({best.criterion})" if best.criterion.startswith(VALIDATION) else ""
     return f"chosen on {measured_on(best)}{by}"
 
@@ -251,6 +253,8 @@ def _choice(best: BestSetting) -> str:
     (val_auroc_joint 0.979)`."""
     if best.criterion == best.metric.name:
         return chosen(best)
+    if best.is_reported:
+        return f"{chosen(best)} ({_text(best.choice[0], (), best.metric.percent)})"
     return f"{chosen(best).removesuffix(')')} {_text(best.choice[0], (), best.metric.percent)})"
 
 

@@ -34,7 +34,7 @@ import random
 
 from optuna.distributions import FloatDistribution
 
-from sweeper import Metric, Search, Sweep
+from sweeper import Metric, Search, Sweep, Table
 
 
 def measured(best, lr, seed):
@@ -56,7 +56,8 @@ def tuned(name):
     return Search(space, {"method": f"my_tuned:{name}"}, trials=6, wave=3, metric=accuracy, sampler="random")
 
 
-SWEEP = Sweep("two functions", {"small": (tuned("ours"), tuned("theirs"))})
+TABLE = Table("accuracy", ("method",), (Metric("accuracy", "maximize"),), labels={"my_tuned:ours": "Ours"})
+SWEEP = Sweep("two functions", {"small": (tuned("ours"), tuned("theirs"))}, (TABLE,))
 """
 """A search of two methods, whose settings are chosen on validation data."""
 
@@ -107,6 +108,7 @@ def test_each_study_is_trained_with_fresh_seeds_and_its_mean_stands_in_a_table(
     out = capsys.readouterr().out
     assert "mean [95 % interval] over 5 seeds" in out and "by trials with seed=0 that are not counted" in out
     assert "my_tuned (small, again): 10 of 10 trials have a result" in out
+    assert "| Ours " in out, "the table has the labels of the sweep's own"
     assert best.main([file, "--preset", "small"]) == 0 and "study my_tuned:ours" in capsys.readouterr().out
     assert len(load("my_tuned", preset="small")) == 12, "the search has none of them"
 

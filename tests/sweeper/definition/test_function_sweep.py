@@ -88,7 +88,7 @@ def test_python_and_the_command_line_train_the_same_rows(folder: Path, capsys: p
     assert run.main(["own_numbers:train", *axes]) == 0
     printed = capsys.readouterr().out
     assert printed.count("begins") == 6 and "best loss: 3.00 [0.52, 5.48] (mean [95 % interval]" in printed
-    assert "chosen on reported values" in printed and "training data" not in printed
+    assert "chosen by the reported" in printed and "training data" not in printed
     rows = sweeper.run(
         *("own_numbers:train",),
         axis={"lr": (1, 2), "seed": "0..2"},

@@ -29,11 +29,11 @@ SECRET_NAMES = (
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks"),
     *("*.keystore", "*.kdbx", "*.gpg", "*.env", "kubeconfig*", "*.kubeconfig", "auth_token", "*.token"),
     *("client_secret*.json", "service[-_]account*.json", "application_default_credentials*", "terraform.tfstate*"),
-    *("htpasswd", "netrc", "_netrc", "npmrc", "pypirc", "pgpass", "*.tfvars"),
+    *("htpasswd", "netrc", "_netrc", "npmrc", "pypirc", "pgpass", "*.tfvars", "rootkey*.csv", "*accesskeys*.csv"),
     *(f"{name}.{stage}" for name in ("env", "*.env") for stage in _STAGES),
     *(
         f"{name}{suffix}"
-        for name in ("*credentials", "*secret", "*secrets", "*token", "*password", "*passwords")
+        for name in ("*credentials", "*secret", "*secrets", "*token", "*password", "*passwords", "*api[-_]key", "*apikey")
         for suffix in _SETTINGS
     ),
 )
@@ -49,6 +49,12 @@ SECRET_SETTING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """A line of settings, such as those of rclone, that has a key itself, unlike `${AWS_SECRET_ACCESS_KEY}`."""
+TOKEN = re.compile(
+    rb"\b(A[KS]IA[0-9A-Z]{16}(?<!EXAMPLE)|gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{60,}|glpat-[\w-]{20}|hf_[A-Za-z]{34}"
+    rb"|xox[abprs]-[\w-]{20,}|sk-(proj-|ant-)?[A-Za-z0-9]{32,})(?![\w-])"
+)
+"""Keys and tokens of AWS, GitHub, GitLab, Hugging Face, Slack and OpenAI, whose beginning says what they are. The keys
+of AWS's documentation end in EXAMPLE."""
 _BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe \t\r\n"
 """Bytes before the first bracket of a JSON file: marks of encodings and white space."""
 _COPY = re.compile(
@@ -128,17 +134,18 @@ def _sources(folder: Path, excluded: Collection[Path], root: Path, above: tuple[
 
 
 def is_secret(file: Path) -> bool:
-    """Whether the name or the content of a file is that of a key, a password or a token. Python files are code."""
-    if file.suffix in CODE_SUFFIXES:
-        return False
-    name = _original(file.name)
-    if any(fnmatchcase(name, pattern) for pattern in SECRET_NAMES):
+    """Whether the name or the content of a file is that of a key, a password or a token. Python files are code, which
+    has no such name and may mention what settings have; only a token itself is looked for in them."""
+    is_code, name = file.suffix in CODE_SUFFIXES, _original(file.name)
+    if not is_code and any(fnmatchcase(name, pattern) for pattern in SECRET_NAMES):
         return True
     try:
         content = _read(file, LIMIT + 1)  # a larger one is not sent
     except OSError:  # `pack` says so
         return False
     content = content.replace(b"\0", b"")  # of text in UTF-16
+    if is_code or TOKEN.search(content):
+        return TOKEN.search(content) is not None
     is_json = ".json" in name or content.lstrip(_BEFORE_JSON).startswith((b"{", b"["))
     patterns = {PRIVATE_KEY: True, SECRET_SETTING: not name.endswith(DOCUMENT_SUFFIXES), SECRET_JSON: is_json}
     return any(applies and pattern.search(content) for pattern, applies in patterns.items())

@@ -57,10 +57,6 @@ DEFAULTS = ("results", "data")
 """Default folders of stores and data, beside the code."""
 ABSENT_FOLDER = f"{os.devnull}/absent"
 """A folder that cannot exist, so that nothing is downloaded into it."""
-CREDENTIALS_NOTE = (
-    "the credentials in {} can be read by all who see the cluster's jobs; better give the machines a role, or set the "
-    "credentials in the cluster's environment"
-)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -283,12 +279,14 @@ def check_request(request: Request) -> list[str]:
             "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a "
             f"job runs in a temporary copy of the working directory, but got {request.store!r}"
         )
-    store = Store(request.store)
+    store, notes = Store(request.store), list[str]()
     addresses = {"--store": store.files.uri} | {f"--track {each.tracker}": each.target or "" for each in request.track}
-    shown = [
-        f"{option} {masked_url(address)}" for option, address in addresses.items() if masked_url(address) != address
-    ]
-    notes = [CREDENTIALS_NOTE.format(text) for text in shown]
+    for option, address in addresses.items():
+        if (shown := masked_url(address)) != address:
+            raise SpecError(
+                "an address must have no key or password, because a cluster prints the commands of its jobs, but got "
+                f"{option} {shown}; give the machines a role, or set the credentials in the cluster's environment"
+            )
     if not _is_visible(store):
         notes.append(
             f"store {store.files.display_uri} does not exist yet or is not visible from here; the job checks its rows"

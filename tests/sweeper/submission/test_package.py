@@ -69,6 +69,7 @@ def test_secrets_are_left_out_and_named(tmp_path: Path) -> None:
     secrets = [
         "id_rsa", "deploy/ID_ED25519", "tls/server.pem", "tls/server.key", "credentials.json", "aws/credentials",
         "kubeconfig", "kubeconfig-prod.yaml", "prod.env", "secrets.yaml", "hf_token", "token.json", "store.p12",
+        "rootkey.csv", "ann_accessKeys.csv", "wandb_api_key.txt", "wandb-api-key", "openai.apikey",
     ]  # fmt: skip
     code = ["credentials.py", "token.py", "tokens.md", "secretary.txt", "keys.json", "environment.yaml", "monkey.txt"]
     folder = tree(tmp_path, [*secrets, *code, ".env", ".ssh/id_rsa", ".aws/credentials", ".netrc"])
@@ -98,6 +99,11 @@ SERVICE_ACCOUNT = b'{"type": "service_account", "private_key": "x"}'
         ("rclone.conf", b"[a]\nsecret_access_key = x"),
         ("s3.ini", b"[a]\r\naws_secret_access_key=a/b+c  ; of s3\r\n"),
         ("job.sh", b'export AWS_SECRET_ACCESS_KEY="a/b+c"\n'),
+        *(
+            (name, b"login(" + token + b")\n")
+            for name in ("train.py", "README.md", "notes.txt", "book.ipynb")
+            for token in (b"AKIA" + b"Z" * 16, b"ghp_" + b"a" * 36, b"'hf_" + b"b" * 34 + b"'", b"glpat-" + b"c" * 20)
+        ),
     ],
 )
 def test_secrets_are_found_by_content_whatever_the_name(name: str, content: bytes, tmp_path: Path) -> None:
@@ -110,6 +116,7 @@ def test_secrets_are_found_by_content_whatever_the_name(name: str, content: byte
     [
         ("keys.py", SERVICE_ACCOUNT + b"\nPuTTY-User-Key-File-3: \nsecret_access_key = x"),
         ("README.md", b'Write `"private_key": "x"`, or PuTTY-User-Key-File-3: ssh-rsa.\nsecret_access_key = x'),
+        ("train.py", b"AKIAIOSFODNN7EXAMPLE hf_token ghp_short sk-learn-intelex-and-other-long-names-of-packages\n"),
         ("schema.json", b'{"properties": {"private_key": {"type": "string"}, "client_secret": ""}}'),
         ("book.ipynb", rb'{"source": ["d = {\"private_key\": \"x\"}", "secret_access_key = x"]}'),
         ("job.sh", b"export AWS_SECRET_ACCESS_KEY=${KEY}\nAWS_SECRET_ACCESS_KEY=$(cat key)\n"),

@@ -141,12 +141,11 @@ def test_a_token_that_travels_in_clear_is_warned_of(
 @pytest.mark.slow
 def test_no_line_shows_a_secret(client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
-    arguments = [*arguments, "--track", "mlflow=http://me:SECRET@tracker:5000", "--no-wait"]
-    assert submit.main(arguments) == 0
-    assert "mlflow=http://me:SECRET@tracker:5000" in client.submissions[0]["entrypoint"]
-    err = capsys.readouterr().err
-    assert "note: the credentials in --track mlflow http://tracker:5000 can be read by all who see" in err
-    assert "--track mlflow=http://tracker:5000" in err and "SECRET" not in err
+    for option in (["--track", "mlflow=http://me:SECRET@tracker:5000"], ["--store", "s3://me:SECRET@bucket/results"]):
+        assert submit.main([*arguments, *option]) == 2 and not client.submissions
+        err = capsys.readouterr().err
+        assert err.startswith("error: an address must have no key or password, because a cluster prints the commands")
+        assert "SECRET" not in err and "set the credentials in the cluster's environment" in err
     for address in ("http://me:SECRET@head:8265", "me:SECRET@head:8265"):
         assert submit.main([*arguments, "--address", address]) == 2
         err = capsys.readouterr().err

@@ -6,7 +6,7 @@
 3. When all of them have joined, the sweep starts, on the first node. The job ends with its status.
 
 At SIGUSR1, which SLURM sends before the time is over, and at SIGTERM the sweep stops in order. If the job still runs
-then (it was not cancelled), it requeues itself, and its next run continues the sweep. All Ray processes end with it.
+then (it was not cancelled) and the sweep has not ended, it requeues itself, and its next run continues the sweep. All Ray processes end with it.
 
 Jobs that share a node do not meet: each has ports of its own, which the system chooses, a token of its own, and a
 temporary folder of its own on each node, which no other user can reach. A job of one node listens on the loopback only.
@@ -14,6 +14,7 @@ temporary folder of its own on each node, which no other user can reach. A job o
 
 import argparse
 import contextlib
+import ctypes
 import os
 import secrets
 import signal
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -43,6 +45,8 @@ OBJECT_STORE_BYTES = 10**9
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """The setting of `LOOPBACK` with which no other machine can join."""
 RAY = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats")
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+"""The system's C library, and the option of its `prctl` that names the signal to get when the parent ends."""
 STARTED_AGAIN = "SLURM_RESTART_COUNT"
 """SLURM's environment variable: how often the job was requeued."""
 
@@ -84,9 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def lead(words: Sequence[str], requeue: bool, stop: Stop) -> int:
-    """Start the cluster, run the sweep on it, end the cluster, and requeue the job if it was asked to stop."""
+    """Start the cluster, run the sweep on it, end the cluster, and requeue the job if it was asked to stop before the
+    sweep had ended."""
     names = node_names()
-    host = own_address(names[-1]) if len(names) > 1 else "127.0.0.1"
+    host = own_address(node_address(names[-1])) if len(names) > 1 else "127.0.0.1"
     os.environ.update(settings(len(names)))
     with scratch_folder() as scratch, contextlib.ExitStack() as running:
         head, port = start_head(host, scratch, running, stop, trains=len(names) == 1)
@@ -96,7 +101,7 @@ def lead(words: Sequence[str], requeue: bool, stop: Stop) -> int:
             step = subprocess.Popen(node_command(len(names), address), text=True)
             cluster["nodes"] = running.enter_context(_ended(step))
         status = EXIT_INTERRUPTED if stop.asked else _sweep(words, len(names), cluster, stop)
-    if stop.asked and requeue:
+    if status == EXIT_INTERRUPTED and stop.asked and requeue:
         requeue_job(os.environ.get("SLURM_JOB_ID", ""))
     return status
 
@@ -107,6 +112,12 @@ def node_names() -> list[str]:
     if not listed:
         raise ClusterError("a job of SLURM must have SLURM_JOB_NODELIST; submit the sweep with sweeper submit --slurm")
     return _scontrol("show", "hostnames", listed).split()
+
+
+def node_address(name: str) -> str:
+    """The address of a node by SLURM, which may be one of a name that no other service knows."""
+    words = _scontrol("show", "node", "--oneliner", name).split()
+    return next((word.partition("=")[2] for word in words if word.startswith("NodeAddr=")), name)
 
 
 def own_address(other: str) -> str:
@@ -205,7 +216,11 @@ def gpus(environment: Mapping[str, str]) -> int:
 
 @contextlib.contextmanager
 def ray_node(own: Sequence[str], host: str, scratch: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
-    """Context in which a Ray node runs on this machine. At its end none of its processes is left."""
+    """Context in which a Ray node runs on this machine. At its end none of its processes is left.
+
+    The node has a session of its own, so that no signal to the job's processes ends it before the sweep. SLURM may then
+    not find it (`ProctrackType=proctrack/pgid`): the kernel ends it where this process is killed.
+    """
     command = [
         *RAY,
         f"--node-ip-address={host}",
@@ -213,7 +228,14 @@ def ray_node(own: Sequence[str], host: str, scratch: Path, log: Path) -> Iterato
         f"--object-store-memory={OBJECT_STORE_BYTES}",
     ]
     with log.open("w") as output:
-        node = subprocess.Popen([*command, *own], stdout=output, stderr=output, text=True, start_new_session=True)
+        node = subprocess.Popen(
+            [*command, *own],
+            stdout=output,
+            stderr=output,
+            text=True,
+            start_new_session=True,
+            preexec_fn=partial(LIBC.prctl, PR_SET_PDEATHSIG, signal.SIGTERM),
+        )
     try:
         with _ended(node):
             yield node

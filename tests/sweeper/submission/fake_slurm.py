@@ -91,9 +91,11 @@ def scontrol(words: list[str]) -> int:
     match words:
         case ["show", "hostnames", nodes]:
             count = int(nodes.rpartition("-")[2].rstrip("]"))
-            print("\n".join(["localhost"] * count))
+            print("\n".join(f"node{number}.that-no-dns-knows" for number in range(1, count + 1)))
         case ["show", "job", "--oneliner", job]:
             print(f"JobId={job} JobName=x JobState={(state / job / 'state').read_text()} Reason=None")
+        case ["show", "node", "--oneliner", node]:
+            print(f"NodeName={node} Arch=x86_64 NodeAddr=127.0.0.1 NodeHostName={node} State=MIXED")
         case ["requeue", job]:
             (state / job / "state").write_text("REQUEUED")
         case _:

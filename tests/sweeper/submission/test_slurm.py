@@ -188,6 +188,55 @@ def test_a_job_that_was_cancelled_is_not_requeued(jobs: Path, capsys: pytest.Cap
     assert state.read_text() == "REQUEUED"
 
 
+@for_each(
+    ("status", "times"),
+    [(130, 1), (0, 0), (1, 0)],
+)
+def test_a_job_whose_sweep_has_ended_is_not_requeued(status: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SLURM's signal may come when the sweep has nothing left to do."""
+    requeued, stop = list[str](), slurm_job.Stop()
+
+    def sweep(*_: object) -> int:
+        stop.asked = True
+        return status
+
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(slurm_job, "node_names", lambda: ["node1"])
+    monkeypatch.setattr(slurm_job, "settings", lambda nodes: {})
+    monkeypatch.setattr(slurm_job, "start_head", lambda *_, trains: (None, 6379))
+    monkeypatch.setattr(slurm_job, "_sweep", sweep)
+    monkeypatch.setattr(slurm_job, "requeue_job", requeued.append)
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    assert slurm_job.lead(["anomaly_grid"], True, stop) == status
+    assert requeued == ["7"] * times
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_node_is_reached_at_the_address_that_slurm_has() -> None:
+    assert slurm_job.node_address("node3") == "127.0.0.1"
+
+
+@pytest.mark.slow
+def test_a_ray_node_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Also where that is killed, and where SLURM tracks process groups, of which the node has its own."""
+    program = (
+        "import pathlib, sys, time\n"
+        "from sweeper.submission import slurm_job\n"
+        "slurm_job.RAY = (sys.executable, '-c', 'import time; time.sleep(600)')\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "with slurm_job.ray_node([], '127.0.0.1', folder, folder / 'log') as node:\n"
+        "    print(node.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    node = psutil.Process(int(parent.stdout.readline()))
+    assert os.getpgid(node.pid) != os.getpgid(parent.pid)
+    parent.kill()
+    parent.wait()
+    until(lambda: not node.is_running() or node.status() == psutil.STATUS_ZOMBIE, 30)
+
+
 TRIALS = 3
 
 

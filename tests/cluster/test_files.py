@@ -196,12 +196,26 @@ def test_the_projects_own_requirements_admit_the_versions_of_the_image() -> None
     of_ray = [requirement for requirement in requirements if requirement.name == "ray"]
     assert len(of_ray) >= 2 and all(requirement.specifier.contains(RAY) for requirement in of_ray)
     assert SpecifierSet(project()["requires-python"]).contains(f"{argument('PYTHON_VERSION')}.0")
+    [of_torch] = [requirement for requirement in requirements if requirement.name == "torch"]
+    assert of_torch.specifier.contains(argument("TORCH_VERSION").replace("*", "0"))
+
+
+def test_the_image_can_compile_steps() -> None:
+    installed = next(arguments for keyword, arguments in instructions() if "apt-get install" in arguments)
+    assert "g++" in installed.split()
+
+
+def test_the_instance_types_that_the_readme_names_are_known_to_aws() -> None:
+    types = re.findall(r"`([a-z]\w+\.\d*x?large)`", (FOLDER / "README.md").read_text())
+    schema = boto3.client("ec2", region_name="us-west-2").meta.service_model.operation_model("RunInstances").input_shape
+    assert types and set(types) <= set(schema.members["InstanceType"].enum)
 
 
 def test_the_image_installs_what_the_project_requires_and_no_list_of_its_own() -> None:
     installs = [arguments for keyword, arguments in instructions() if keyword == "RUN" and "pip install" in arguments]
-    assert installs[-1].endswith('".[cluster]" "ray==${RAY_VERSION}"')  # cannot move Ray away from the pin
-    ours = {Requirement(text).name for text in project()["dependencies"]} - {"ray"}
+    pins = '"ray==${RAY_VERSION}" "torch==${TORCH_VERSION}"'
+    assert installs[-1].endswith(f'".[cluster]" {pins}')  # nothing moves them away from the pins
+    ours = {Requirement(text).name for text in project()["dependencies"]} - {"ray", "torch"}
     assert not [name for name in ours if re.search(rf"\b{name}\b", " ".join(installs))]
 
 

@@ -67,6 +67,12 @@ def masked_addresses(text: str) -> str:
     return _SECRET_OPTION.sub(rf"\1{MASK}", _URL.sub(_masked_match, text))
 
 
+def has_secret(address: str) -> bool:
+    """Whether a URL has a user, a password, or an option whose name says that it is a secret."""
+    userinfo, rest = _userinfo_and_rest(address.partition("://")[2]) if is_uri(address) else ("", "")
+    return bool(userinfo or _SECRET_OPTION.search(rest))
+
+
 def remember(address: str) -> None:
     """Have `masked` remove the password of an address, and its options that are secrets, wherever they appear in a
     text: libraries take addresses apart. An address that lacks its scheme has a password, too: `user:password@host`."""

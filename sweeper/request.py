@@ -5,6 +5,7 @@ Each option is declared once, on its field: the command line, Python's keywords 
 """
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -17,6 +18,7 @@ from sweeper.definition.metric import Spread
 from sweeper.definition.space import SAMPLERS, Sampler, Value
 from sweeper.definition.sweep import Sweep
 from sweeper.errors import SpecError
+from sweeper.masking import is_uri
 from sweeper.option_values import (
     Keep,
     NodePrice,
@@ -223,11 +225,21 @@ class Request:
         return self.gpu_fraction is not None or self.gpu_memory is not None
 
     @property
+    def names_shared_store(self) -> bool:
+        """Whether all machines of a cluster may reach the store: it is a URI, or a folder by its whole path."""
+        return is_uri(self.store) or os.path.isabs(os.path.expanduser(self.store))
+
+    @property
     def data_folder(self) -> Path | None:
         """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
         return None if self.plan and not self.measure else Path(self.data)
 
 
+SHARED_STORE = (
+    "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a job "
+    "runs in a temporary copy of the working directory"
+)
+"""The law of a job's store, see `Request.names_shared_store`."""
 RENAMED = {"patience": "step_timeout", "probe": "measure"}
 """Earlier name of an option -> its name now."""
 

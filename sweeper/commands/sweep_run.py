@@ -34,7 +34,7 @@ from sweeper.record.progress import SweepProgress
 from sweeper.record.run_log import RunLog
 from sweeper.record.tracker import Tracker
 from sweeper.record.trackers import RunTrials, connections, tracked
-from sweeper.request import Request
+from sweeper.request import SHARED_STORE, Request
 from sweeper.runtime import user_name
 from sweeper.storage.files import Files
 from sweeper.storage.layout import SUFFIX, checkpoint_path, trials_folder
@@ -58,6 +58,8 @@ Backends = Callable[[Request, StopSignal, Callable[[], object]], AbstractContext
 """Opens what trains the cohorts of a request, as `backend_of` does."""
 Conclude = Callable[[Plan, Store, Columns, Request], int]
 """What `finish` is."""
+IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Environment variable of the commands that Ray's job server starts."""
 TRAINING_MODULES = ("sweeper.execution.ray_backend", "sweeper.execution.loop", "sweeper.record.rows")
 """Imported while Ray starts."""
 REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
@@ -148,6 +150,9 @@ class SweepRun:
         request, plan, columns = self.request, self.plan, self.columns
         on_end.check(request.on_end)
         check_address(address_of(request))
+        if IN_A_JOB in os.environ and not request.names_shared_store:
+            note = f"note: {SHARED_STORE}, but got {request.store!r}, which is lost with the cluster"
+            print(printable(note), file=sys.stderr)
         check_free_space(self.store.files)
         if request.wait and wait_for_others(Drivers(self.store.files, plan.name), _print_line, stopping.check):
             return self._planned_again().begin(stopping)

@@ -33,7 +33,7 @@ SECRET_NAMES = (
     *(f"{name}.{stage}" for name in ("env", "*.env") for stage in _STAGES),
     *(
         f"{name}{suffix}"
-        for name in ("*credentials", "*secret", "*secrets", "*token", "*password", "*passwords", "*api[-_]key", "*apikey")
+        for name in ("*credentials", "*secret", "*secrets", "*token", "*password", "*passwords", "*api*key")
         for suffix in _SETTINGS
     ),
 )

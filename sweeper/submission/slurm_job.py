@@ -6,7 +6,8 @@
 3. When all of them have joined, the sweep starts, on the first node. The job ends with its status.
 
 At SIGUSR1, which SLURM sends before the time is over, and at SIGTERM the sweep stops in order. If the job still runs
-then (it was not cancelled) and the sweep has not ended, it requeues itself, and its next run continues the sweep. All Ray processes end with it.
+then (it was not cancelled) and the sweep has not ended, it requeues itself, and its next run continues the sweep. All
+Ray processes end with it.
 
 Jobs that share a node do not meet: each has ports of its own, which the system chooses, a token of its own, and a
 temporary folder of its own on each node, which no other user can reach. A job of one node listens on the loopback only.

@@ -22,9 +22,9 @@ from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.definition import SpecError, registry, user_code
 from sweeper.errors import ClusterError, JobLost, StoreError, error_line
 from sweeper.execution.signals import StopSignal
-from sweeper.masking import masked, masked_url
+from sweeper.masking import has_secret, masked, masked_url
 from sweeper.printing import print
-from sweeper.request import Request
+from sweeper.request import SHARED_STORE, Request
 from sweeper.storage.files import Files
 from sweeper.storage.store import Store
 from sweeper.submission import package, slurm
@@ -274,18 +274,15 @@ def check_request(request: Request) -> list[str]:
 
     Raises SpecError or StoreError if the request is wrong.
     """
-    if "://" not in request.store and not os.path.isabs(os.path.expanduser(request.store)):
-        raise SpecError(
-            "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a "
-            f"job runs in a temporary copy of the working directory, but got {request.store!r}"
-        )
+    if not request.names_shared_store:
+        raise SpecError(f"{SHARED_STORE}, but got {request.store!r}")
     store, notes = Store(request.store), list[str]()
     addresses = {"--store": store.files.uri} | {f"--track {each.tracker}": each.target or "" for each in request.track}
     for option, address in addresses.items():
-        if (shown := masked_url(address)) != address:
+        if has_secret(address):
             raise SpecError(
                 "an address must have no key or password, because a cluster prints the commands of its jobs, but got "
-                f"{option} {shown}; give the machines a role, or set the credentials in the cluster's environment"
+                f"{option} {masked_url(address)}; give the machines a role, or set the credentials in the cluster's environment"
             )
     if not _is_visible(store):
         notes.append(

@@ -23,6 +23,7 @@ from search_spaces.vje_search import POPULATION
 from sweeper.commands import run, sweep_run
 from sweeper.definition import registry
 from sweeper.report.page.contents import collect
+from sweeper.request import SHARED_STORE
 from sweeper.storage.files import Files
 from sweeper.storage.load import load
 from sweeper.storage.rows import Columns
@@ -360,6 +361,24 @@ def test_test_images_that_are_training_images_are_a_warning(tmp_path: Path, caps
     (images / f"test/dog/same{same.suffix}").write_bytes(same.read_bytes())
     assert run.main([*OWN_IMAGES, "--data", str(images), "--store", str(tmp_path / "store"), "--plan"]) == 0
     assert "; warning: 1 of the test images are training images, too" in capsys.readouterr().err
+
+
+def test_a_store_that_is_lost_with_the_cluster_of_a_job_is_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ray job submit -- python -m sweeper.run anomaly_grid` runs in a copy of the working folder on the head."""
+    monkeypatch.chdir(tmp_path)
+    small = ["anomaly_grid", "--preset", "digits", "--set", "epochs=1", "--axis", "nu=1", "--axis", "beta=1"]
+    small += ["--axis", "normal_class=1"]
+    note = f"note: {SHARED_STORE}, but got 'results', which is lost with the cluster"
+    with without_ray(tmp_path / "scratch"):
+        assert run.main(small) == 0
+        assert "note:" not in capsys.readouterr().err
+        monkeypatch.setenv(sweep_run.IN_A_JOB, "{}")
+        assert run.main([*small, "--store", str(tmp_path / "results"), "--fresh"]) == 0
+        assert "note:" not in capsys.readouterr().err
+        assert run.main([*small, "--fresh"]) == 0
+        assert note in capsys.readouterr().err
 
 
 SEARCH = ["vje_search", "--set", "width=32", "--store"]

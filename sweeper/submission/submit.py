@@ -282,7 +282,8 @@ def check_request(request: Request) -> list[str]:
         if has_secret(address):
             raise SpecError(
                 "an address must have no key or password, because a cluster prints the commands of its jobs, but got "
-                f"{option} {masked_url(address)}; give the machines a role, or set the credentials in the cluster's environment"
+                f"{option} {masked_url(address)}; give the machines a role, or set the credentials in the cluster's "
+                "environment"
             )
     if not _is_visible(store):
         notes.append(

@@ -16,12 +16,12 @@ from sweeper.commands.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WR
 from sweeper.commands.conclusion import finish, finish_so_far, print_how_to_continue
 from sweeper.commands.other_drivers import OtherDriver, share, wait_for_others
 from sweeper.commands.restore import CheckpointPath, archive, preview_archive
-from sweeper.definition import SpecError, registry
+from sweeper.definition import SpecError, registry, user_code
 from sweeper.errors import NodeLost, StoreError, SweeperError, error_line, error_text, first_line
 from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.session import check_address, connected
 from sweeper.execution.signals import StopSignal
-from sweeper.execution.startup import begin_collection, imported_meanwhile
+from sweeper.execution.startup import begin_collection, import_all, imported_meanwhile
 from sweeper.execution.watchdog import NodeHealth, NodeWatchdog
 from sweeper.planning.keep import epoch_ranking
 from sweeper.planning.plan import Plan
@@ -401,6 +401,8 @@ def backend_of(
 
         yield LocalBackend(request.data, debug=True)
         return
+    if IN_A_JOB in os.environ:  # another node that shares the temporary folder may unpack the working folder anew
+        import_all(user_code.PACKAGES)
     with (
         NodeWatchdog(NodeHealth(), before_exit) as watchdog,
         connected(address, TRAINING_MODULES) as scratch,

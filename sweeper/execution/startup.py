@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib
 import os
+import pkgutil
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,13 @@ def imported_meanwhile(modules: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         thread.join()
+
+
+def import_all(packages: Sequence[str]) -> None:
+    """Import every module of the packages. One that cannot be imported raises its error when it is used."""
+    for package in packages:
+        found = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+        _import([module.name for module in found if not module.name.endswith(".__main__")])
 
 
 def _import(modules: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Imports meanwhile, garbage collection and the quick exit."""
 
 import gc
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.startup import begin_collection, delay_collection, imported_meanwhile
+from sweeper.execution.startup import begin_collection, delay_collection, import_all, imported_meanwhile
 
 
 def test_modules_are_imported_and_one_that_fails_takes_no_other_with_it(
@@ -67,3 +68,25 @@ def test_threads_handlers_and_output_are_waited_for_but_objects_are_not() -> Non
     """And a pool of threads that nobody closed, as that which decodes images, does not keep the process."""
     ended = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "pool work thread\nhandler\n", "")
+
+
+def test_all_modules_of_a_package_are_imported_but_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job imports all of its code before it joins the cluster: its working folder may be unpacked anew after that."""
+    package = tmp_path / "packed_code"
+    (package / "inner").mkdir(parents=True)
+    for name, text in {
+        "__init__": "",
+        "__main__": "raise SystemExit(3)",
+        "broken": "import no_such_library",
+        "inner/__init__": "",
+        "inner/late": "",
+    }.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_all(["packed_code"])
+    shutil.rmtree(package)
+    assert {name for name in sys.modules if name.startswith("packed_code")} == {
+        "packed_code",
+        "packed_code.inner",
+        "packed_code.inner.late",
+    }

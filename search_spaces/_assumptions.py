@@ -6,7 +6,10 @@ VJE, SIMVAE, GMJE = "VJE (arXiv 2602.05639)", "SimVAE (arXiv 2402.01399)", "GJE 
 
 SEED = Assumption("the values of the seeds", ("seed",))
 REPORTS = Assumption("how often a trial is evaluated during training", ("report_every",))
-PROBE = Assumption("of the probe's settings the paper states only the epochs", ("probe_lr", "probe_batch_size"))
+PROBE = Assumption(
+    "the paper states only the epochs of its ImageNet probe; here 100, as there, with our rate and batch",
+    ("probe_epochs", "probe_lr", "probe_batch_size"),
+)
 UNLABELLED = Assumption("on STL-10, encoders also train on the unlabelled images", ("dataset",))
 
 BATCH = Assumption(
@@ -52,9 +55,12 @@ RELEASED = (
 """Assumptions of presets with the settings of SimVAE's released code."""
 
 NO_PROBE_VIEWS = Assumption("probes see images without augmentation; in the paper they see random crops and flips")
-NOT_LEGIBLE = "not legible in our copy of the paper"
-"""Remark on numbers of GJE and GMJE that the paper prints, but that were mostly lost in the text we read."""
-SGD = Assumption(NOT_LEGIBLE, ("lr", "momentum", "weight_decay"))
+PROBE_BATCH = Assumption("the paper does not state the probe's batch", ("probe_batch_size",))
+PROBE_CURVE = Assumption(
+    "the settings of the benchmark's probe; the paper states none here", ("probe_epochs", "probe_lr", "probe_batch_size")
+)
+CROPS = Assumption("the defaults of the functions that the paper names", ("crop_scale", "flip"))
+ONLY_42 = Assumption("the paper has only 42", ("seed",))
 MEASURED = Assumption("measured in addition to the paper's linear probe", ("knn", "few_labels", "geometry"))
 NO_EXPERIMENT = Assumption(
     "the paper has no such experiment: data set, network, batch and epochs are those of its benchmark",

@@ -1,23 +1,24 @@
 """Protocols shared by experiments of the GMJE paper (sections 5.2.1 and 5.2.2), and protocols of its collapses."""
 
+from search_spaces._gmje_values import seed, values
 from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS, Keys
+
+SEEDS = tuple(seed("ssl_benchmark") + index for index in range(3))
+"""Seeds of the presets `paper`. The paper has only the first."""
 
 CIFAR10: Keys = {
     "dataset": "cifar10",
     "encoder": "resnet18",
     "small_stem": True,
-    "batch_size": 256,
-    "lr": 0.06,
-    "momentum": 0.9,
-    "weight_decay": 5e-4,
     "report_every": 20,
     **MOCO_V2_VIEWS,
     "crop_scale": 0.08,
     **CLASSIFIED,
     "geometry": "projection",
 }
-"""Protocol for CIFAR-10. The minimum crop area is the default of the function that the paper names. The probe uses
-images without augmentation, in the paper random crops and flips. Each experiment sets its own epochs."""
+"""Protocol for CIFAR-10, to which each experiment adds its numbers in `_gmje_values.py`. The minimum crop area is the
+default of the function that the paper names. The probe uses images without augmentation, in the paper random crops and
+flips."""
 
 DIGITS: Keys = {
     "dataset": "digits",
@@ -42,7 +43,7 @@ MEASURED: Keys = {"few_labels": 5, "geometry": "projection"}
 """Evaluation of the vectors that the loss compares, and of the representation with five labels per class."""
 COLLAPSE: Keys = {
     **CIFAR10,
-    "epochs": 200,
+    **values("ssl_benchmark"),
     "optimiser": "adam",
     "lr": 1e-3,
     "weight_decay": 0.0,

@@ -9,13 +9,15 @@ this.
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
+from search_spaces import _gmje_values as printed
 from search_spaces._protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
 from sweeper.definition import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
 
-RESAMPLING = ("multinomial", "systematic")
+NAME = "memory_bank"
+RESAMPLING = ("multinomial", "systematic", "alias")
 
 
-def _grids(protocol: Keys, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> tuple[Grid, ...]:
+def _grids(protocol: Keys, sizes: tuple[Value, ...], seeds: tuple[int, ...]) -> tuple[Grid, ...]:
     """Queues and banks of these sizes."""
     seeds_axis: dict[str, tuple[Value, ...]] = {"seed": seeds}
     return (
@@ -24,7 +26,9 @@ def _grids(protocol: Keys, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> tu
     )
 
 
-PAPER: Keys = {**protocols.CIFAR10, "epochs": 1000, "tau": 0.1, "ema": 0.999, "few_labels": 5, "probe_curve": True}
+PAPER: Keys = {**protocols.CIFAR10, **printed.values(NAME), "few_labels": 5, "probe_curve": True}
+(SIZE,) = {*printed.values(NAME, "moco_v2").values(), *printed.values(NAME, "smc_gmje").values()}
+"""Of queue and bank."""
 DIGITS: Keys = {
     **protocols.DIGITS,
     "tau": 0.1,
@@ -36,18 +40,18 @@ DIGITS: Keys = {
 
 NEGATIVES = ("method", "resampling", "queue", "bank")
 PUBLISHED = {
-    ("moco_v2", None, 256, None): {"probe_z": 78.08},
-    ("smc_gmje", "multinomial", None, 256): {"probe_z": 81.99},
+    ("moco_v2", None, SIZE, None): {"probe_z": 78.08},
+    ("smc_gmje", "multinomial", None, SIZE): {"probe_z": 81.99},
 }
 LOSS = Metric("loss", "minimize")
 BANK = (Metric("ess"), Metric("bank_distinct", percent=True), Metric("bank_age"))
 
 ASSUMED = (
     assumed.REPORTS,
-    assumed.SGD,
-    Assumption(f"{assumed.NOT_LEGIBLE}, nor are the widths of the projector", ("tau", "ema")),
-    Assumption("the paper only uses multinomial resampling", ("resampling",)),
-    assumed.PROBE,
+    *printed.not_legible(NAME),
+    Assumption("the paper names all three (4.7.3), and not the one that its experiment has", ("resampling",)),
+    assumed.CROPS,
+    assumed.PROBE_CURVE,
     assumed.NO_PROBE_VIEWS,
     assumed.MEASURED,
 )
@@ -55,7 +59,7 @@ ASSUMED = (
 SWEEP = Sweep(
     about="a queue of negatives (MoCo v2) compared with a bank of resampled particles (SMC-GMJE), by its size",
     presets={
-        "paper": _grids(PAPER, (256,), (42,)),
+        "paper": _grids(PAPER, (SIZE,), (printed.seed(NAME),)),
         "digits": _grids(DIGITS, (16, 128), SEEDS),
         "paper_sizes": _grids(PAPER, (64, 256), SEEDS),
     },

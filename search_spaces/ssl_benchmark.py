@@ -11,19 +11,18 @@ from collections.abc import Mapping
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
 from search_spaces import _gmje_protocols as protocols
+from search_spaces import _gmje_values as printed
 from search_spaces._protocols import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK, SEEDS, Keys
 from sweeper.definition import Assumption, Grid, Metric, Sweep, Table, Trajectory, Value
 
 METHODS: tuple[Keys, ...] = (
-    {"method": "simclr", "tau": 0.5},
-    {"method": "byol", "ema": 0.996, "projector_width": 512, "projection": 128, "predictor_width": 512},
-    {"method": "moco_v2", "tau": 0.1, "ema": 0.99, "queue": 4096},
-    {"method": "smc_gmje", "tau": 0.1, "ema": 0.99, "bank": 4096},
-    {"method": "swav", "tau": 0.1, "epsilon": 0.05, "prototypes": 512, "projector_width": 512},
-    {"method": "vicreg", "projector_width": 0},
+    *({"method": method, **printed.values("ssl_benchmark", method)} for method in ("simclr", "byol", "moco_v2")),
+    {"method": "smc_gmje", **printed.values("ssl_benchmark", "smc_gmje")},
+    {"method": "swav", **printed.values("ssl_benchmark", "swav")},
+    {"method": "vicreg", "projector_width": 0, **printed.values("ssl_benchmark", "vicreg")},
     {"method": "gje"},
-    {"method": "gmje_parametric", "tau": 0.1, "ema": 0.99, "prototypes": 512},
-    {"method": "gmje_mdn", "components": 8},
+    {"method": "gmje_parametric", **printed.values("ssl_benchmark", "gmje_parametric")},
+    {"method": "gmje_mdn", **printed.values("ssl_benchmark", "gmje_mdn")},
     {"method": "dam_gmje", "tau": 0.1},
     {"method": "smc_joint_gmje", "entropy_weight": 12.8},
     {"method": "hsic"},
@@ -32,9 +31,8 @@ METHODS: tuple[Keys, ...] = (
     {"method": "jepa"},
     {"method": "vje", "bottleneck": 128},
 )
-"""The methods with their own hyperparameters on CIFAR-10: the paper's values, or our own where they are not legible in
-our copy. Weights of entropies are lambda times 2P: 12.8 is lambda = 0.05 for P = 128, as is 3.2 for the 32 dimensions
-on the digits."""
+"""The methods with their own hyperparameters on CIFAR-10: those of the paper are in `_gmje_values.py`. Weights of
+entropies are lambda times 2P: 12.8 is lambda = 0.05 for P = 128, as is 3.2 for the 32 dimensions on the digits."""
 METHODS_DIGITS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5, "projector_width": 0},
     {"method": "byol", "ema": 0.99, "projector_width": 128, "projection": 32, "predictor_width": 128},
@@ -61,13 +59,13 @@ METHODS_DIGITS: tuple[Keys, ...] = (
 it scores below raw pixels."""
 
 
-def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> tuple[Grid, ...]:
+def _grids(protocol: Keys, methods: tuple[Keys, ...], seeds: tuple[int, ...] = SEEDS) -> tuple[Grid, ...]:
     """One grid per method over the seeds, an untrained encoder, and pixels."""
     untrained = {**protocol, "epochs": 0}
     return (
-        *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in methods),
-        Grid({**untrained, "method": "random"}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
-        Grid({**untrained, "method": "pixels", "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
+        *(Grid({**protocol, **own}, {"seed": seeds}) for own in methods),
+        Grid({**untrained, "method": "random"}, {"seed": seeds}, pinned=frozenset({"epochs"})),
+        Grid({**untrained, "method": "pixels", "seed": seeds[0]}, {}, pinned=frozenset({"epochs", "seed"})),
     )
 
 
@@ -104,14 +102,11 @@ TABLE_1: Mapping[tuple[str, None], Mapping[str, float]] = {
 STYLES = tuple(Metric(f"style_{style}", "maximize", percent=True) for style in ("ink", "slant"))
 
 ASSUMED = (
-    assumed.SEED,
+    assumed.ONLY_42,
     assumed.REPORTS,
-    assumed.SGD,
-    Assumption(
-        "most of the methods' own settings are not legible in our copy of the paper",
-        ("tau", "ema", "queue", "bank", "epsilon", "prototypes", "components", "projector_width", "projection"),
-        ("simclr", "byol", "moco_v2", "smc_gmje", "swav", "vicreg", "gmje_parametric", "gmje_mdn"),
-    ),
+    *printed.not_legible("ssl_benchmark"),
+    Assumption("SGD, as for the other methods; the paper uses LARS", ("lr",), ("vicreg",)),
+    Assumption("on the representation itself; the paper states no projector", ("projector_width",), ("vicreg",)),
     Assumption(
         "not in the paper's comparison",
         methods=("gje", "dam_gmje", "smc_joint_gmje", "hsic", "gpje", "jepa", "vje", "random", "pixels"),
@@ -122,7 +117,8 @@ ASSUMED = (
         ("entropy_weight",),
         ("smc_joint_gmje",),
     ),
-    assumed.PROBE,
+    assumed.CROPS,
+    assumed.PROBE_BATCH,
     assumed.NO_PROBE_VIEWS,
     assumed.MEASURED,
 )
@@ -131,7 +127,9 @@ SWEEP = Sweep(
     about="Gaussian joint embeddings and eight other methods on one data set: linear probes on all labels and on five "
     "per class; the general SMC-GMJE is largely our reconstruction",
     presets={
-        "paper": _grids({**protocols.CIFAR10, "epochs": 200, "few_labels": 5}, METHODS),
+        "paper": _grids(
+            {**protocols.CIFAR10, **printed.values("ssl_benchmark"), "few_labels": 5}, METHODS, protocols.SEEDS
+        ),
         "digits": _grids({**protocols.DIGITS, "report_every": 7}, METHODS_DIGITS),
         "controls": _controls({**protocols.DIGITS, "report_every": 28}),
     },

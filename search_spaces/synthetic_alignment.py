@@ -13,31 +13,40 @@ and the seed 111.
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
+from search_spaces import _gmje_values as printed
 from sweeper.definition import Assumption, Grid, Metric, Selection, Sweep, Table, Value
 
-SEEDS = (111, 112, 113)
+NAME = "synthetic_alignment"
+SEEDS = tuple(printed.seed(NAME) + index for index in range(3))
 """The paper uses only the first."""
-PAIRS: dict[str, Value] = {"examples": 3000, "sheets": True}
-TRAINED: dict[str, Value] = {
-    **PAIRS, "epochs": 1200, "report_every": 1200, "batch_size": 3000, "optimiser": "adam", "lr": 0.01,
-}  # fmt: skip
-"""Full-batch epochs of the methods with gradients."""
+PAIRS: dict[str, Value] = {**printed.values(NAME), "sheets": True}
+
+
+def _trained(method: str) -> dict[str, Value]:
+    """A method with gradients, in full-batch epochs."""
+    own = printed.values(NAME, method)
+    full = {"report_every": own["epochs"], "batch_size": PAIRS["examples"], "optimiser": "adam"}
+    return {**PAIRS, **full, "method": method, **own}
+
+
 FITTED: dict[str, Value] = {**PAIRS, "epochs": 1}
 """One epoch of these methods fits a model to all pairs until convergence, so `PINNED` prevents requests from repeating
 it."""
+EM: dict[str, Value] = {**FITTED, "method": "gmje_em"}
+GNG: dict[str, Value] = {**FITTED, "method": "gmje_gng", "steps": 20_000, **printed.values(NAME, "gmje_gng")}
 DATA: dict[str, tuple[Value, ...]] = {"dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS}
 PINNED = frozenset({"epochs", "report_every"})
 MODELS: tuple[tuple[dict[str, Value], dict[str, tuple[Value, ...]]], ...] = (
-    ({**TRAINED, "method": "jepa_pairs"}, {}),
-    ({**FITTED, "method": "gaussian_process", "length": 0.3, "noise_variance": 0.5}, {}),
-    ({**FITTED, "method": "gmje_em"}, {"components": (1, 3)}),
-    ({**FITTED, "method": "gmje_gng", "nodes": 30, "steps": 20_000}, {}),
-    ({**TRAINED, "method": "gmje_mdn_pairs", "components": 3}, {"initial_floor": (0.0, 0.1), "starts": (1, 4)}),
+    (_trained("jepa_pairs"), {}),
+    ({**FITTED, "method": "gaussian_process", **printed.values(NAME, "gaussian_process")}, {}),
+    (EM, {"components": (1, printed.values(NAME, "gmje_em")["components"])}),
+    (GNG, {}),
+    (_trained("gmje_mdn_pairs"), {"initial_floor": (0.0, 0.1), "starts": (1, 4)}),
 )
 
 COMPONENTS = (
-    Grid({**FITTED, "method": "gmje_em"}, {"components": (1, 3, 10, 30), **DATA}, pinned=PINNED),
-    Grid({**FITTED, "method": "gmje_gng", "nodes": 30, "steps": 20_000}, DATA, pinned=PINNED),
+    Grid(EM, {"components": (1, 3, 10, 30), **DATA}, pinned=PINNED),
+    Grid(GNG, DATA, pinned=PINNED),
 )
 """EM with more components, for comparison with the growing network, which finds the components by itself."""
 
@@ -63,11 +72,9 @@ VARIANCES = (Metric("variance_within"), Metric("variance_between"))
 
 ASSUMED = (
     Assumption("largely our reconstruction: the branches, their noise, JEPA's width and all metrics", ("dataset",)),
-    Assumption("the number of pairs", ("examples",)),
-    Assumption("the paper uses only 111", ("seed",)),
-    Assumption("Adam's learning rate", ("lr",), ("jepa_pairs", "gmje_mdn_pairs")),
-    Assumption(assumed.NOT_LEGIBLE, ("length", "noise_variance"), ("gaussian_process",)),
-    Assumption(assumed.NOT_LEGIBLE, ("nodes", "steps"), ("gmje_gng",)),
+    Assumption("the paper has only 111", ("seed",)),
+    *printed.not_legible(NAME),
+    Assumption("how many pairs it sees; the paper does not state it", ("steps",), ("gmje_gng",)),
     Assumption("annealing and additional starts are not in the paper", ("initial_floor", "starts")),
 )
 

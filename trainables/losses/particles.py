@@ -12,7 +12,7 @@ time. Copies share an identity; all other identities differ. The identities of a
 import torch
 from torch import Tensor
 
-RESAMPLERS = ("multinomial", "systematic")
+RESAMPLERS = ("multinomial", "systematic", "alias")
 
 
 def reweighted(log_weights_P: Tensor, exponents_BP: Tensor) -> Tensor:
@@ -58,16 +58,46 @@ def systematic_indices(log_weights_P: Tensor, uniform: Tensor, draws: int) -> Te
     return _inverse_distribution(log_weights_P, (steps + uniform) / draws)
 
 
+def alias_indices(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:
+    """M independent draws with replacement, as in `multinomial_indices`, from a table (Walker's alias method): a draw
+    costs one comparison, whatever the number of particles. Indices `[M]`, in the order of the uniforms."""
+    shares_P, aliases_P = _alias_table(log_weights_P)
+    particles = len(shares_P)
+    scaled_M = uniforms_M.to(shares_P.dtype) * particles
+    places_M = scaled_M.long().clamp(max=particles - 1)
+    return torch.where(scaled_M - places_M < shares_P[places_M], places_M, aliases_P[places_M])
+
+
 def uniforms_of(resampling: str, draws: int) -> int:
     """Number of uniforms that a scheme in RESAMPLERS takes."""
-    return draws if resampling == "multinomial" else 1
+    return 1 if resampling == "systematic" else draws
 
 
 def drawn_indices(resampling: str, log_weights_P: Tensor, uniforms: Tensor, draws: int) -> Tensor:
     """Indices `[draws]` of particles, drawn by a scheme in RESAMPLERS."""
-    if resampling == "multinomial":
-        return multinomial_indices(log_weights_P, uniforms)
-    return systematic_indices(log_weights_P, uniforms, draws)
+    if resampling == "systematic":
+        return systematic_indices(log_weights_P, uniforms, draws)
+    return (alias_indices if resampling == "alias" else multinomial_indices)(log_weights_P, uniforms)
+
+
+def _alias_table(log_weights_P: Tensor) -> tuple[Tensor, Tensor]:
+    """P equally likely places: a draw at place p is particle p with the probability `share_p`, else particle `alias_p`.
+
+    Particles with more than the mean weight fill the places of those with less, both in their order, so two cumulative
+    sums say who fills which place, without a loop over particles: a place that lacks weight after `before` of all that
+    is lacking is filled by the first particle up to which more than `before` is in excess. A particle's own place is
+    the last that it fills, and what it then lacks comes from the next. Particles of weight 0 have share 0 and are no
+    alias.
+    """
+    weights_P = log_weights_P.softmax(-1)
+    scaled_P = weights_P * (len(weights_P) / weights_P.sum())
+    lacking_P, excess_P = (1 - scaled_P).clamp(min=0), (scaled_P - 1).clamp(min=0)
+    lacked_P, exceeded_P = lacking_P.cumsum(-1), excess_P.cumsum(-1)
+    last = (exceeded_P < exceeded_P[-1]).sum(-1)
+    spent_P = torch.where(excess_P > 0, exceeded_P, lacked_P - lacking_P)
+    aliases_P = torch.searchsorted(exceeded_P, spent_P, right=True).minimum(last)
+    filled_P = lacked_P[torch.searchsorted(lacked_P, exceeded_P).clamp(max=len(weights_P) - 1)]
+    return torch.where(excess_P > 0, 1 + exceeded_P - filled_P, scaled_P), aliases_P
 
 
 def _inverse_distribution(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Weights of particles against loops, and both resamplers against the exact distributions of what they draw.
+"""Weights of particles against loops, and resamplers against the exact distributions of what they draw.
 
 In float64 unless said. Shapes: B images, D dimensions, M particles of the bank, P of the pool. Where a test draws, a
 uniform number is replaced by the midpoints of N equal intervals, so that counting indices is integrating over it: a
@@ -8,10 +8,13 @@ probability is then exact to 1/N, and exact where it is a multiple of 1/N.
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 from torch import Tensor
@@ -21,6 +24,7 @@ from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixtures import shared_exponents
 from trainables.losses.particles import (
     RESAMPLERS,
+    alias_indices,
     distinct_share,
     drawn_indices,
     effective_sample_size,
@@ -138,20 +142,34 @@ def _counts(indices: Tensor) -> tuple[int, ...]:
     return tuple(torch.bincount(indices, minlength=len(WEIGHTS)).tolist())
 
 
-def test_a_multinomial_draw_has_the_probability_of_its_weight() -> None:
-    assert _counts(multinomial_indices(LOG_WEIGHTS_TO_DRAW, _midpoints(1000))) == (100, 350, 0, 50, 500)
+Draw = Callable[[Tensor, Tensor], Tensor]
+INDEPENDENT: tuple[Draw, ...] = (multinomial_indices, alias_indices)
+"""Schemes of independent draws."""
 
 
-def test_counts_of_multinomial_draws_are_multinomial() -> None:
+@pytest.mark.parametrize("draw", INDEPENDENT)
+def test_a_draw_has_the_probability_of_its_weight(draw: Draw) -> None:
+    assert _counts(draw(LOG_WEIGHTS_TO_DRAW, _midpoints(1000))) == (100, 350, 0, 50, 500)
+
+
+@pytest.mark.parametrize("draw", INDEPENDENT)
+def test_counts_of_independent_draws_are_multinomial(draw: Draw) -> None:
     """All triples of 20 midpoints against scipy: 8,000 equally probable draws of three particles."""
     triples = torch.tensor(list(itertools.product(_midpoints(20).tolist(), repeat=3)), dtype=torch.float64)
-    drawn = Counter(
-        _counts(indices) for indices in torch.vmap(multinomial_indices, (None, 0))(LOG_WEIGHTS_TO_DRAW, triples)
-    )
+    drawn = Counter(_counts(indices) for indices in torch.vmap(draw, (None, 0))(LOG_WEIGHTS_TO_DRAW, triples))
     distribution = stats.multinomial(3, WEIGHTS.numpy())
     for counts in itertools.product(range(4), repeat=len(WEIGHTS)):
         if sum(counts) == 3:
             assert drawn[counts] / 8000 == pytest.approx(distribution.pmf(counts), abs=1e-12)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any))
+def test_an_alias_table_has_the_weights_whatever_they_are(weights: list[int]) -> None:
+    """With whole weights all shares are multiples of one over their sum, so as many midpoints per place count them."""
+    total, places = sum(weights), len(weights)
+    log_weights = torch.tensor(weights, dtype=torch.float64).log()
+    counts = torch.bincount(alias_indices(log_weights, _midpoints(total * places)), minlength=places)
+    assert counts.tolist() == [weight * places for weight in weights]
 
 
 def test_multinomial_draws_keep_the_order_of_their_uniforms() -> None:
@@ -163,6 +181,7 @@ def test_a_resampling_is_chosen_by_name_and_takes_its_number_of_uniforms() -> No
     uniforms = _midpoints(6).flip(0)
     drawn = {name: drawn_indices(name, LOG_WEIGHTS_TO_DRAW, uniforms[: uniforms_of(name, 6)], 6) for name in RESAMPLERS}
     assert drawn["multinomial"].tolist() == multinomial_indices(LOG_WEIGHTS_TO_DRAW, uniforms).tolist()
+    assert drawn["alias"].tolist() == alias_indices(LOG_WEIGHTS_TO_DRAW, uniforms).tolist()
     assert drawn["systematic"].tolist() == systematic_indices(LOG_WEIGHTS_TO_DRAW, uniforms[0], 6).tolist()
 
 
@@ -198,13 +217,17 @@ def test_no_particle_of_weight_zero_is_drawn_even_at_the_ends(dtype: torch.dtype
     log_weights = torch.cat([nothing, normal(5000).to(dtype), nothing])
     ends = torch.tensor([0.0, math.nextafter(1, 0)], dtype=torch.float64).to(dtype)
     assert multinomial_indices(log_weights, ends).tolist() == [zeros, zeros + 4999]
+    everywhere = torch.cat([torch.arange(20_000, dtype=dtype) / 20_000, ends])
+    drawn = alias_indices(log_weights, everywhere)
+    assert zeros <= drawn.min() and drawn.max() <= zeros + 4999
     indices = systematic_indices(log_weights, ends[1], 7)
     assert zeros <= indices.min() and indices.max() == zeros + 4999
 
 
 def test_one_particle_with_all_the_weight_is_drawn_each_time() -> None:
     log_weights = torch.tensor([-math.inf, 0.0, -1e9])
-    assert multinomial_indices(log_weights, torch.rand(50)).unique().tolist() == [1]
+    for draw in INDEPENDENT:
+        assert draw(log_weights, torch.rand(50)).unique().tolist() == [1]
     assert systematic_indices(log_weights, torch.tensor(0.7), 50).unique().tolist() == [1]
 
 
@@ -213,13 +236,15 @@ def test_stacked_members_draw_what_each_draws_alone(dtype: torch.dtype) -> None:
     """With uniforms of one's own, or shared; in the precision of the noise."""
     log_weights = normal(3, 9).to(dtype)
     uniforms = torch.rand(3, 6, generator=torch.Generator().manual_seed(0))
-    fused = torch.vmap(multinomial_indices)(log_weights, uniforms)
-    shared = torch.vmap(multinomial_indices, (0, None))(log_weights, uniforms[0])
+    for draw in INDEPENDENT:
+        fused = torch.vmap(draw)(log_weights, uniforms)
+        shared = torch.vmap(draw, (0, None))(log_weights, uniforms[0])
+        assert fused.dtype == torch.int64
+        for k in range(3):
+            assert torch.equal(fused[k], draw(log_weights[k], uniforms[k]))
+            assert torch.equal(shared[k], draw(log_weights[k], uniforms[0]))
     systematic = torch.vmap(lambda weights, u: systematic_indices(weights, u, 6))(log_weights, uniforms[:, :1])
-    assert fused.dtype == torch.int64
     for k in range(3):
-        assert torch.equal(fused[k], multinomial_indices(log_weights[k], uniforms[k]))
-        assert torch.equal(shared[k], multinomial_indices(log_weights[k], uniforms[0]))
         assert torch.equal(systematic[k], systematic_indices(log_weights[k], uniforms[k, 0], 6))
 
 

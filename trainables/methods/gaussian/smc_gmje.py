@@ -37,8 +37,9 @@ class SMCGMJEConfig(ProjectedConfig):
     bank: Annotated[int, at_least(1)] = 4096
     """Number M of particles in the bank."""
     resampling: Annotated[str, one_of(*RESAMPLERS)] = "multinomial"
-    """How the next bank is drawn from the pool: `multinomial` makes M independent draws; `systematic` takes M equal
-    steps from one random offset, which gives the least variable counts."""
+    """How the next bank is drawn from the pool: `multinomial` makes M independent draws, as does `alias`, from
+    a table instead of cumulative weights; `systematic` takes M equal steps from one random offset, which gives the
+    least variable counts."""
 
 
 class SMCGMJE(ProjectedMethod):

@@ -48,8 +48,9 @@ class JointSMCGMJEConfig(ProjectedConfig):
     bank: Annotated[int, at_least(1)] = 512
     """Number M of particles in the bank."""
     resampling: Annotated[str, one_of(*RESAMPLERS)] = "multinomial"
-    """How the next bank is drawn from the pool: `multinomial` makes M independent draws; `systematic` takes M equal
-    steps from one random offset, which gives the least variable counts."""
+    """How the next bank is drawn from the pool: `multinomial` makes M independent draws, as does `alias`, from
+    a table instead of cumulative weights; `systematic` takes M equal steps from one random offset, which gives the
+    least variable counts."""
 
 
 class JointSMCGMJE(ProjectedMethod):

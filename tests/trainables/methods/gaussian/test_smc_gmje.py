@@ -28,6 +28,7 @@ from tests.trainables.methods.plain import (
     through,
     unit,
 )
+from trainables.losses.particles import RESAMPLERS
 from trainables.losses.similarity import info_nce
 from trainables.methods.gaussian.smc_gmje import SMCGMJE, SMCGMJEConfig
 from trainables.methods.gaussian.smc_joint_gmje import JointSMCGMJE, JointSMCGMJEConfig
@@ -125,7 +126,7 @@ def _check_copies_and_ages(
 
     `model_of` makes a model that resamples in a way, whose encoder has these `rows` and whose bank is `bank`."""
     shares, ages = list[float](), list[int]()
-    for resampling in ("multinomial", "systematic"):
+    for resampling in RESAMPLERS:
         model = model_of(resampling)
         born = {row.tobytes(): 0 for row in bank(model).numpy()}
         for step in range(1, 9):
@@ -175,7 +176,7 @@ def test_gradients_reach_queries_alone() -> None:
     assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "projector"}
 
 
-@for_each("resampling", ["multinomial", "systematic"])
+@for_each("resampling", RESAMPLERS)
 @for_each("bank", [1, B, 4 * B])
 def test_particles_have_unit_length_from_the_start(resampling: str, bank: int) -> None:
     model = built(SMCGMJE, _config(bank=bank, resampling=resampling))

@@ -61,7 +61,8 @@ MEMORY_BANK = judged_by(
     *also_by(
         (
             Claim("GMJ-18", "the particle bank beats the queue", "Fig. 8, 5.2.1", Side("probe_z", DRAWN), ">", Side("probe_z", QUEUE), 0.01, published="81.99 > 78.08"),
-            Claim("GMJ-25", "systematic and multinomial resampling are interchangeable", "4.7", Side("probe_z", DRAWN), "~", Side("probe_z", {**BANK, "resampling": "systematic"}), 0.01),
+            Claim("GMJ-25a", "systematic and multinomial resampling are interchangeable", "4.7.3", Side("probe_z", DRAWN), "~", Side("probe_z", {**BANK, "resampling": "systematic"}), 0.01),
+            Claim("GMJ-25b", "... and so is alias resampling", "4.7.3", Side("probe_z", DRAWN), "~", Side("probe_z", {**BANK, "resampling": "alias"}), 0.01),
         ),
         {"probe_z": "probe_5"},
     ),

@@ -26,7 +26,7 @@ ONE_CLASS_BENCHMARK = (
     Claim("ONE-04", "the mean of Deep SVDD", "Deep SVDD, Table 1", _of("deep_svdd", "auroc_distance"), "~", 0.648, TOLERANCE, PAPER, "0.648"),
     Claim("ONE-05", "the mean of Deep SVDD (recalled)", "Deep SVDD", _of("deep_svdd", "auroc_distance"), "~", 0.848, TOLERANCE, FASHION, "0.848"),
     Claim("ONE-06", "the mean of SimCLR with a score", "CSI", _of("simclr"), "~", 0.879, TOLERANCE, PAPER, "0.879"),
-    Claim("ONE-07", "the mean of rotation and translation prediction", "CSI; GOAD", _of("rotation_prediction", "auroc_probability"), "~", 0.900, TOLERANCE, PAPER, "0.898, 0.900"),
+    Claim("ONE-07", "the mean of rotation and translation prediction", "Table 4; CSI", _of("rotation_prediction", "auroc_probability"), "~", 0.898, TOLERANCE, PAPER, "0.898"),
     Claim("ONE-08", "the mean of rotation and translation prediction (recalled)", "GOAD", _of("rotation_prediction", "auroc_probability"), "~", 0.932, TOLERANCE, FASHION, "0.932"),
     Claim("ONE-09", "the mean of GEOM", "CSI", _of("geom", "auroc_dirichlet"), "~", 0.860, TOLERANCE, PAPER, "0.860"),
     Claim("ONE-10", "the mean of GEOM (recalled)", "GOAD", _of("geom", "auroc_dirichlet"), "~", 0.935, TOLERANCE, FASHION, "0.935"),

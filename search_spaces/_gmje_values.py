@@ -1,8 +1,8 @@
-"""The numbers of the paper on GMJE (arXiv 2603.26799) from which its presets are made, each with its place in the paper.
+"""The numbers of the paper on GMJE (arXiv 2603.26799) from which its presets are made, with their places in the paper.
 
-The paper prints all of them. The copy we had is a conversion in which most numbers were lost, so `LOST` marks a number
-of ours. Whoever has the paper writes the printed number in its place and `READ` beside it; presets, `sweeper describe`
-and tests follow. The branches of `synthetic_alignment` and their noise, which were lost too (P.2), are in
+The paper prints all of them. The copy that we had is a conversion in which most numbers were lost, so `LOST` marks a
+number of ours. Whoever has the paper writes the printed number in its place and `READ` beside it; the presets and
+`sweeper describe` follow. The branches of `synthetic_alignment` and their noise, which were lost too (P.2), are in
 `trainables/data/pairs.py`.
 """
 
@@ -44,6 +44,7 @@ NUMBERS = tuple(Number(*row) for row in (
     ("synthetic_alignment", "gmje_em", "components", 3, "5.1", READ),
     ("synthetic_alignment", "gmje_mdn_pairs", "components", 3, "5.1", READ),
     ("synthetic_alignment", "gmje_gng", "nodes", 30, "P.2", LOST),
+    ("synthetic_alignment", "gmje_gng", "steps", 20_000, "P.2", LOST),
     ("synthetic_alignment", "gmje_gng", "max_age", 50, "P.2", LOST),
     ("synthetic_alignment", "gmje_gng", "eps_b", 0.1, "P.2", LOST),
     ("synthetic_alignment", "gmje_gng", "eps_n", 0.005, "P.2", LOST),
@@ -60,6 +61,9 @@ NUMBERS = tuple(Number(*row) for row in (
     ("memory_bank", "", "ema", 0.999, "P.3.4", LOST),
     ("memory_bank", "", "projector_width", 512, "P.3.4", LOST),
     ("memory_bank", "", "projection", 128, "P.3.4", LOST),
+    ("memory_bank", "", "probe_epochs", 100, "P.3.4", LOST),
+    ("memory_bank", "", "probe_lr", 0.1, "P.3.4", LOST),
+    ("memory_bank", "", "probe_batch_size", 256, "P.3.4", LOST),
     ("memory_bank", "moco_v2", "queue", 256, "P.3.4", LOST),
     ("memory_bank", "smc_gmje", "bank", 256, "P.3.4", LOST),
     ("ssl_benchmark", "", "seed", 42, "P.3.5", READ),
@@ -67,6 +71,7 @@ NUMBERS = tuple(Number(*row) for row in (
     ("ssl_benchmark", "", "batch_size", 256, "P.3.5", READ),
     ("ssl_benchmark", "", "probe_epochs", 100, "P.3.5", READ),
     ("ssl_benchmark", "", "probe_lr", 0.1, "P.3.5", LOST),
+    ("ssl_benchmark", "", "probe_batch_size", 256, "P.3.5", LOST),
     ("ssl_benchmark", "", "lr", 0.06, "P.3.5", LOST),
     ("ssl_benchmark", "", "momentum", 0.9, "P.3.5", LOST),
     ("ssl_benchmark", "", "weight_decay", 5e-4, "P.3.5", LOST),
@@ -83,6 +88,7 @@ NUMBERS = tuple(Number(*row) for row in (
     ("ssl_benchmark", "swav", "prototypes", 512, "P.3.5", LOST),
     ("ssl_benchmark", "swav", "epsilon", 0.05, "P.3.5", LOST),
     ("ssl_benchmark", "swav", "sinkhorn_iterations", 3, "P.3.5", READ),
+    ("ssl_benchmark", "vicreg", "projector_width", 0, "P.3.5", LOST),
     ("ssl_benchmark", "vicreg", "invariance_weight", 25.0, "P.3.5", LOST),
     ("ssl_benchmark", "vicreg", "variance_weight", 25.0, "P.3.5", LOST),
     ("ssl_benchmark", "vicreg", "covariance_weight", 1.0, "P.3.5", LOST),
@@ -100,11 +106,13 @@ NUMBERS = tuple(Number(*row) for row in (
     ("latent_generation", "", "epochs", 50, "P.4", READ),
     ("latent_generation", "", "batch_size", 256, "P.4", READ),
     ("latent_generation", "", "lr", 1e-3, "P.4", LOST),
+    ("latent_generation", "", "lr_schedule", "constant", "P.4", LOST),
     ("latent_generation", "", "adhoc_epochs", 50, "P.4", READ),
     ("latent_generation", "", "adhoc_lr", 1e-3, "P.4", LOST),
     ("latent_generation", "", "density_components", 50, "P.4", READ),
     ("latent_generation", "", "density_images", 10_000, "P.4", READ),
     ("latent_generation", "", "density_steps", 20, "P.4", READ),
+    ("latent_generation", "simclr+gje+gmje_parametric", "projector_width", 0, "P.4", LOST),
     ("latent_generation", "simclr", "tau", 0.5, "P.4", LOST),
     ("latent_generation", "gje", "entropy_weight", 1.0, "P.4", LOST),
     ("latent_generation", "gmje_parametric", "prototypes", 50, "P.4", READ),

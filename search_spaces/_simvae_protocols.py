@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.definition import Grid, Metric, Value
+from sweeper.definition import Grid, Metric, Selection, Value
 
 PROBE_MLP, KNN, PROBE_LINEAR, GMM, ARI, NMI = (
     Metric(name, "maximize", percent=True)
@@ -36,8 +36,7 @@ GREY: Keys = {
     "flip": 0.5,
     "flip_direction": "vertical",
 }
-"""Networks and views for grey images of 28 x 28 pixels. The paper rounds the aspect ratios of its crops, 3/4 to 4/3, to
-0.75 and 1.3."""
+"""Networks and views for grey images of 28 x 28 pixels."""
 COLOUR: Keys = {
     "encoder": "simvae_resnet",
     "decoder": "simvae_deconv",
@@ -208,6 +207,15 @@ def method_grids(
 def paper_protocols(evaluation: Keys, names: Collection[str] = tuple(DATASETS)) -> list[Keys]:
     """The paper's protocol for each of these data sets."""
     return [{"dataset": name, **DATASETS[name], **evaluation} for name in names]
+
+
+def models(methods: Sequence[str], datasets: Sequence[str]) -> tuple[Selection, ...]:
+    """Label the trials of each method and data set by both, on the axis `model`."""
+    return tuple(
+        Selection({"model": f"{method}, {dataset}"}, {"method": method, "dataset": dataset})
+        for dataset in datasets
+        for method in methods
+    )
 
 
 def published(

@@ -1,14 +1,15 @@
 """How strong the augmentation of views should be for each method (SimVAE, Fig. 6).
 
-The paper does not state its strengths. Here each of four levels has smaller crops and stronger colour changes (on the
-digits only smaller crops). The minimum crop area, `crop_scale`, identifies the level.
+The paper does not state its strengths. Here each of four levels has smaller crops and, on CIFAR-10, stronger colour
+changes. The minimum crop area, `crop_scale`, identifies the level. The paper's figure shows k-NN and mixtures on MNIST
+and Fashion-MNIST, whose images have no colours, so the preset `cifar10` is beside it.
 """
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_simvae as claimed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
-from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
+from search_spaces._simvae_protocols import GMM, KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
 from sweeper.definition import Assumption, Heatmap, Sweep
 
 TRAINED = METHODS[1:]
@@ -19,8 +20,12 @@ LEVELS: tuple[Keys, ...] = tuple(
 )
 EVALUATED: Keys = {"content_probe_epochs": 200, "content_knn": 15}
 
-(CIFAR10,) = protocols.paper_protocols(EVALUATED, ("cifar10",))
-PAPER = method_grids(TRAINED, OWN, [{**CIFAR10, **level} for level in LEVELS])
+GREY = protocols.paper_protocols(protocols.CONTENT, ("mnist", "fashion_mnist"))
+PAPER = method_grids(
+    TRAINED, OWN, [{**protocol, "crop_scale": level["crop_scale"]} for protocol in GREY for level in LEVELS]
+)
+(COLOUR,) = protocols.paper_protocols(protocols.CONTENT, ("cifar10",))
+CIFAR10 = method_grids(TRAINED, OWN, [{**COLOUR, **level} for level in LEVELS])
 DIGITS = method_grids(
     TRAINED,
     OWN_DIGITS,
@@ -35,22 +40,31 @@ DIGITS = method_grids(
     ],
 )
 
+MODELS = protocols.models(TRAINED, ("mnist", "fashion_mnist"))
+
 SWEEP = Sweep(
     about="class accuracy of SimVAE, VAEs and discriminative methods over the strength of the augmentation",
-    presets={"paper": PAPER, "digits": DIGITS},
+    presets={"paper": PAPER, "digits": DIGITS, "cifar10": CIFAR10},
     paper=assumed.SIMVAE,
     assumptions={
         "paper": (
-            *assumed.SIMVAE_METHODS,
-            assumed.ADAM,
+            *assumed.SIMVAE_TRAINING,
+            *assumed.VIEWS,
+            *assumed.BASELINES,
             assumed.MOCO,
-            Assumption(
-                "the paper states neither the strengths nor the data sets",
-                ("crop_scale", "brightness", "contrast", "saturation", "hue", "dataset"),
-            ),
+            assumed.MIXTURE,
+            Assumption("the paper does not state the strengths", ("crop_scale",)),
+            Assumption("probes, in addition to the k-NN and the mixtures of the figure", ("content_probe_epochs",)),
         )
     },
-    figures=tuple(Heatmap(metric, "method", "crop_scale") for metric in (PROBE_MLP, KNN)),
+    figures=(
+        *(Heatmap(metric, "method", "crop_scale", presets=("digits", "cifar10")) for metric in (PROBE_MLP, KNN)),
+        Heatmap(GMM, "method", "crop_scale", presets=("cifar10",)),
+        *(
+            Heatmap(metric, "model", "crop_scale", presets=("paper",), selections=MODELS)
+            for metric in (KNN, GMM, PROBE_MLP)
+        ),
+    ),
     over="seeds",
     claims=claimed.AUGMENTATION_ABLATION,
 )

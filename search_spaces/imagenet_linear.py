@@ -26,6 +26,7 @@ PAPER = Grid(
         "probe_epochs": 100,
         "probe_lr": 0.05,
         "probe_batch_size": 256,
+        "probe_weight_decay": 5e-6,
         "report_every": 10,
     },
     axes={"seed": SEEDS},

@@ -62,6 +62,9 @@ SWEEP = Sweep(
                 ("views", "sigma2", "sigma_x2", "lr", "batch_unit", "batch_size", "validation"),
             ),
             assumed.REPORTS,
+            assumed.BOUND,
+            assumed.SCHEDULE,
+            assumed.MLP_PROBE,
             *assumed.COLOUR_VIEWS,
             assumed.ADAM,
         )

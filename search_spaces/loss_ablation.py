@@ -39,7 +39,7 @@ SWEEP = Sweep(
     about="VJE without some of its loss terms: accuracy, and the posterior's variance in its three regimes",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
-    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},
+    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, *assumed.STL10)},
     figures=(
         Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_6)}),
         Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}),

@@ -51,7 +51,6 @@ ASSUMED = (
     *printed.not_legible(NAME),
     Assumption("the paper names all three (4.7.3), and not the one that its experiment has", ("resampling",)),
     assumed.CROPS,
-    assumed.PROBE_CURVE,
     assumed.NO_PROBE_VIEWS,
     assumed.MEASURED,
 )

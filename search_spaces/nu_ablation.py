@@ -25,7 +25,7 @@ SWEEP = Sweep(
     about="k-NN and linear probe of VJE over the degrees of freedom nu, including the Gaussian limit",
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
-    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},
+    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, *assumed.STL10)},
     figures=(
         Table("accuracy", ("nu",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_5)}),
         Table("posterior", ("nu",), (KNN_MU, PROBE_MU, Metric("var_mean"), Metric("var_cv")), columns="dataset"),

@@ -119,7 +119,7 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS, "fashion": FASHION, "authors_code": AUTHORS_CODE, "controls": CONTROLS},
     paper=assumed.SIMVAE,
     assumptions={
-        "paper": (*assumed.SIMVAE_METHODS, assumed.ADAM, assumed.MOCO),
+        "paper": (*assumed.SIMVAE_METHODS, assumed.MOCO, assumed.MLP_PROBE, assumed.MIXTURE),
         "authors_code": (
             *assumed.RELEASED,
             Assumption(

@@ -57,7 +57,6 @@ SWEEP = Sweep(
     assumptions={
         "paper": (
             *assumed.SIMVAE_METHODS,
-            assumed.ADAM,
             Assumption("10,000 samples; the paper does not state the number", ("samples_per_class",)),
             Assumption("a maximum; the paper stops after 10 to 80", ("adhoc_epochs",)),
         )

@@ -67,8 +67,8 @@ SWEEP = Sweep(
     assumptions={
         "paper": (
             *assumed.SIMVAE_METHODS,
-            assumed.ADAM,
             assumed.MOCO,
+            assumed.MLP_PROBE,
             Assumption(
                 "20 of the 30 attributes in the released code; the paper names its own only in a figure", ("styles",)
             ),

@@ -19,7 +19,7 @@ METHODS: tuple[Keys, ...] = (
     *({"method": method, **printed.values("ssl_benchmark", method)} for method in ("simclr", "byol", "moco_v2")),
     {"method": "smc_gmje", **printed.values("ssl_benchmark", "smc_gmje")},
     {"method": "swav", **printed.values("ssl_benchmark", "swav")},
-    {"method": "vicreg", "projector_width": 0, **printed.values("ssl_benchmark", "vicreg")},
+    {"method": "vicreg", **printed.values("ssl_benchmark", "vicreg")},
     {"method": "gje"},
     {"method": "gmje_parametric", **printed.values("ssl_benchmark", "gmje_parametric")},
     {"method": "gmje_mdn", **printed.values("ssl_benchmark", "gmje_mdn")},
@@ -106,19 +106,18 @@ ASSUMED = (
     assumed.REPORTS,
     *printed.not_legible("ssl_benchmark"),
     Assumption("SGD, as for the other methods; the paper uses LARS", ("lr",), ("vicreg",)),
-    Assumption("on the representation itself; the paper states no projector", ("projector_width",), ("vicreg",)),
     Assumption(
         "not in the paper's comparison",
-        methods=("gje", "dam_gmje", "smc_joint_gmje", "hsic", "gpje", "jepa", "vje", "random", "pixels"),
+        ("tau", "entropy_weight", "random_features", "bottleneck"),
+        ("gje", "dam_gmje", "smc_joint_gmje", "hsic", "gpje", "jepa", "vje", "random", "pixels"),
     ),
     Assumption(
-        "largely our reconstruction: the paper does not state the particle weights at the start of a step (here "
-        "equal), and has no alignment term",
+        "largely our reconstruction: our copy of the paper does not show the particle weights at the start of a step "
+        "(here equal), nor an alignment term",
         ("entropy_weight",),
         ("smc_joint_gmje",),
     ),
     assumed.CROPS,
-    assumed.PROBE_BATCH,
     assumed.NO_PROBE_VIEWS,
     assumed.MEASURED,
 )

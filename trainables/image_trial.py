@@ -93,6 +93,8 @@ class Evaluation:
     probe_standardize: bool = False
     """Standardise each feature to mean 0 and standard deviation 1 over the training images before probing. Without
     this, probes on small or unequally scaled features do not converge within the papers' epochs."""
+    probe_weight_decay: Annotated[float, at_least(0)] = added(0.0)
+    """Weight decay of the probes."""
     outliers: str = ""
     """Outlier sets (joined by +) for out-of-distribution AUROC against the test images: `svhn+noise`."""
     one_class_scores: str = added("")

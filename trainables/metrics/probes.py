@@ -94,12 +94,13 @@ def fit_by_sgd(
     classes: int,
     schedule: Schedule,
     standardisation: Standardisation | None = None,
+    weight_decay: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Train K softmax regressions and return their weights `[K, C, D]` and biases `[K, C, 1]`.
 
-    They start at zero and are trained with SGD and momentum 0.9. The learning rate decays from the schedule's value to
-    0 along half a cosine. With a `standardisation` the weights apply to standardised features. Raises ValueError unless
-    `classes >= 1`.
+    They start at zero and are trained with SGD, momentum 0.9 and weight decay. The learning rate decays from the
+    schedule's value to 0 along half a cosine. With a `standardisation` the weights apply to standardised features.
+    Raises ValueError unless `classes >= 1`.
     """
     whole("classes", classes, 1)
     members, images, features = bank_KND.shape
@@ -113,6 +114,8 @@ def fit_by_sgd(
         error_KCB = _errors(_forward([layer], x_KBD)[-1], labels_B)
         for velocity_KCI, input_KBI in zip(velocity, (x_KBD, x_KBD.new_ones(*x_KBD.shape[:2], 1)), strict=True):
             velocity_KCI.baddbmm_(error_KCB, input_KBI, beta=MOMENTUM, alpha=1 / len(labels_B))
+        if weight_decay:
+            velocity_KP.add_(parameters_KP, alpha=weight_decay)
         share = 0.5 * (1 + math.cos(math.pi * next(counter) / steps))
         parameters_KP.add_(velocity_KP, alpha=-schedule.lr * share)
 
@@ -162,7 +165,7 @@ def _train(
     after_epoch: Callable[[], None] = lambda: None,
 ) -> None:
     """Call `step` with each batch of the schedule, repeating the features of each member `starts` times, in float32 on
-    the bank's device. Probes minimise the cross-entropy without weight decay and do not affect each other."""
+    the bank's device. Probes minimise the cross-entropy and do not affect each other."""
     members, images, features = bank_KND.shape
     size = min(schedule.batch_size, images)
     labels_N = labels_N.to(bank_KND.device)
@@ -265,7 +268,12 @@ class Accuracies(NamedTuple):
 
 @torch.no_grad()
 def sgd_accuracies(
-    data: ProbeData, schedule: Schedule, *, standardize: bool = False, top: Sequence[int] = (1,)
+    data: ProbeData,
+    schedule: Schedule,
+    *,
+    standardize: bool = False,
+    weight_decay: float = 0.0,
+    top: Sequence[int] = (1,),
 ) -> dict[int, Floats]:
     """Train probes with `fit_by_sgd` and return their top-t accuracy on the test images, `[K]`, for each `t` of `top`.
 
@@ -276,7 +284,9 @@ def sgd_accuracies(
     for t in top:
         between(1, data.classes).check("top", t)
     standardisation = Standardisation.of(data.bank_KND) if standardize else None
-    weight_KCD, bias_KC1 = fit_by_sgd(data.bank_KND, data.bank_labels_N, data.classes, schedule, standardisation)
+    weight_KCD, bias_KC1 = fit_by_sgd(
+        data.bank_KND, data.bank_labels_N, data.classes, schedule, standardisation, weight_decay
+    )
     labels_M = data.test_labels_M.to(data.test_KMD.device)
     shares = []
     for member, test_MD in enumerate(data.test_KMD):
@@ -433,7 +443,13 @@ class LinearProbes(ScheduledProbes):
         batch_size = min(evaluation.probe_batch_size, len(data.bank_labels_N))
         lr = evaluation.probe_lr * batch_size / 256
         schedule = self.schedule("probe", evaluation.probe_epochs, lr, batch_size)
-        shares = sgd_accuracies(data, schedule, standardize=evaluation.probe_standardize, top=[top for top, _ in tops])
+        shares = sgd_accuracies(
+            data,
+            schedule,
+            standardize=evaluation.probe_standardize,
+            weight_decay=evaluation.probe_weight_decay,
+            top=[top for top, _ in tops],
+        )
         return {f"probe{suffix}_{name}": shares[top] for top, suffix in tops}
 
 

@@ -35,14 +35,15 @@ def generator_of_epoch(epoch: int) -> torch.Generator:
 SCHEDULE = Schedule(6, 0.3, B, generator_of_epoch)
 
 
-def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets, weight_decay: float) -> None:
     bank_KND, labels_N, _, _ = sets
-    weight_KCD, bias_KC1 = fit_by_sgd(bank_KND, labels_N, C, SCHEDULE)
+    weight_KCD, bias_KC1 = fit_by_sgd(bank_KND, labels_N, C, SCHEDULE, weight_decay=weight_decay)
     for bank_ND, weight_CD, bias_C1 in zip(bank_KND.double(), weight_KCD, bias_KC1, strict=True):
         layer = torch.nn.Linear(D, C, dtype=torch.float64)
         torch.nn.init.zeros_(layer.weight)
         torch.nn.init.zeros_(layer.bias)
-        optimiser = torch.optim.SGD(layer.parameters(), lr=0.3, momentum=0.9)
+        optimiser = torch.optim.SGD(layer.parameters(), lr=0.3, momentum=0.9, weight_decay=weight_decay)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=6 * (N // B))
         for epoch in range(6):
             order_N = torch.randperm(N, generator=generator_of_epoch(epoch))

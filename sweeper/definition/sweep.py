@@ -60,7 +60,8 @@ SEEDS = Repeats()
 
 @dataclass(frozen=True)
 class Assumption:
-    """Settings of a preset that are our choice: the paper does not print them, or has no such experiment."""
+    """Settings of a preset that are our choice: the paper does not print them, the copy that we had does not show them,
+    or the paper has no such experiment."""
 
     why: str
     """What the paper lacks, and what was chosen, in a few words."""

@@ -20,8 +20,8 @@ BATCH = Assumption(
     "128 views, of whatever number of images, as in the released code; Algorithm 1 counts 128 images", ("batch_size",)
 )
 BOUND = Assumption(
-    "Eq. 4: the squared error over twice the variance, less the entropy; Algorithm 1 divides the squared error by the "
-    "number of pixels and adds half the log determinant",
+    "the loss of Eq. 4: the squared error over twice the variance, less the entropy; Algorithm 1 divides the squared "
+    "error by the number of pixels and adds half the log determinant",
     methods=("simvae",),
 )
 SCHEDULE = Assumption("constant; the paper states no schedule", ("lr_schedule",))
@@ -77,6 +77,6 @@ CROPS = Assumption("the defaults of the functions that the paper names", ("crop_
 ONLY_42 = Assumption("the paper has only 42", ("seed",))
 MEASURED = Assumption("measured in addition to the paper's linear probe", ("knn", "few_labels", "geometry"))
 NO_EXPERIMENT = Assumption(
-    "the paper has no such experiment: data set, network, batch and epochs are those of its benchmark",
+    "the paper has no such experiment: data set, network, batch, epochs and probe are those of its benchmark",
     ("optimiser", "lr", "weight_decay", "projector_width", "projection"),
 )

@@ -12,6 +12,12 @@ OPTIMUM: Where = {"beta": 1.0, "nu": 0.5}
 TRAINED: Where = {**OPTIMUM, "epochs": Filter(">", 0)}
 ALL_CELLS = Side(JOINT, {}, "largest", "beta+nu")
 
+TABLE_3 = {
+    "airplane": 0.872, "automobile": 0.976, "bird": 0.851, "cat": 0.828, "deer": 0.884, "dog": 0.897, "frog": 0.909,
+    "horse": 0.935, "ship": 0.940, "truck": 0.937,
+}  # fmt: skip
+"""Class of CIFAR-10, in the order of `normal_class` -> published AUROC of the joint score at `OPTIMUM`."""
+
 ANOMALY_GRID = judged_by(
     ("paper", "digits", "digits_long", "fashion"),
     Claim("VJE-11", "class-averaged AUROC at beta 1, nu 0.5", "Fig. 4", Side(JOINT, OPTIMUM), "~", 0.903, 0.02, PAPER, "0.903 ± 0.043"),
@@ -23,21 +29,10 @@ ANOMALY_GRID = judged_by(
     Claim("VJE-15b", "nu 0.5 beats nu 20", "5.3, 5.4", Side(JOINT, OPTIMUM), ">", Side(JOINT, {"beta": 1.0, "nu": 20.0})),
     Claim("VJE-16a", "no KL is worse than beta 1", "Fig. 4", Side(JOINT, OPTIMUM), ">", Side(JOINT, {"beta": 0.0, "nu": 0.5})),
     Claim("VJE-16b", "a strong KL is worse than beta 1", "Fig. 4", Side(JOINT, OPTIMUM), ">", Side(JOINT, {"beta": 2.0, "nu": 0.5})),
-    Claim("VJE-17a", "the automobile's AUROC", "Table 3", Side(JOINT, {**OPTIMUM, "normal_class": 1}), "~", 0.976, 0.02, PAPER, "0.976"),
     Claim("VJE-17b", "the cat is hardest", "Table 3", Side(JOINT, OPTIMUM, "argmin", "normal_class"), "~", 3, 0.0, PAPER, "0.828"),
     *(
         Claim(f"VJE-17{letter}", f"the {name}'s AUROC", "Table 3", Side(JOINT, {**OPTIMUM, "normal_class": index}), "~", figure, 0.02, PAPER, f"{figure:.3f}")
-        for letter, index, name, figure in (
-            ("c", 0, "airplane", 0.872),
-            ("d", 2, "bird", 0.851),
-            ("e", 3, "cat", 0.828),
-            ("f", 4, "deer", 0.884),
-            ("g", 5, "dog", 0.897),
-            ("h", 6, "frog", 0.909),
-            ("i", 7, "horse", 0.935),
-            ("j", 8, "ship", 0.940),
-            ("k", 9, "truck", 0.937),
-        )
+        for letter, (index, (name, figure)) in zip("cadefghijk", enumerate(TABLE_3.items()), strict=True)
     ),
     Claim("VJE-18a", "one setting suits all classes: no cell is much better", "5.3", ALL_CELLS, "~", Side(JOINT, OPTIMUM), 0.02),
     Claim("VJE-18b", "one setting suits all classes: their spread is small", "5.3", Side(JOINT, OPTIMUM, "deviation", "normal_class"), "<", 0.05, published="0.043"),

@@ -100,7 +100,7 @@ SWEEP = Sweep(
         "digits": _grids(protocols.COLLAPSE_DIGITS, 128),
     },
     paper=assumed.GMJE,
-    assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
+    assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.MEASURED)},
     figures=(
         Heatmap(PROBE_5, "failure", "state", selections=SELECTIONS),
         Heatmap(VOLUME, "failure", "state", selections=SELECTIONS),

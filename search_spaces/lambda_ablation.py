@@ -33,7 +33,7 @@ SWEEP = Sweep(
     about="GJE over the weight and form of its entropy: squared error summed or averaged, entropy joint or marginal",
     presets={"paper": _grid(protocols.COLLAPSE), "digits": _grid(protocols.COLLAPSE_DIGITS)},
     paper=assumed.GMJE,
-    assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
+    assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.MEASURED)},
     figures=(
         *(
             Heatmap(metric, "form", "entropy_weight", selections=SELECTIONS)

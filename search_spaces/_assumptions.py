@@ -28,7 +28,7 @@ SCHEDULE = Assumption("constant; the paper states no schedule", ("lr_schedule",)
 MLP_PROBE = Assumption(
     "the MLP probe has as many hidden units as the representation has dimensions; the paper states no width"
 )
-MIXTURE = Assumption("mixtures are fitted to training images; the paper does not say to which", ("gmm_n_init",))
+MIXTURE = Assumption("mixtures are fitted to training images; the paper does not say to what", ("gmm_n_init",))
 RATIO = Assumption("crops have aspect ratios of 3/4 to 4/3; those of the paper and of the released code, 0.75 to 1.3")
 VIEWS = (
     Assumption(

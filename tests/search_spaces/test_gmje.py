@@ -5,6 +5,7 @@ The collapses and their remedies differ by what is at stake, and by nothing else
 
 import pytest
 
+from search_spaces import memory_bank
 from search_spaces.collapse_ablation import FAILURES, STATES, SWEEP
 from sweeper.definition import Grid
 from tests.cases import for_each
@@ -15,21 +16,19 @@ DIGITS = 1257
 """Training images of the digits."""
 
 
-@pytest.mark.parametrize(("name", "epochs"), [("ssl_benchmark", 200), ("memory_bank", 1000)])
-def test_papers_protocol(name: str, epochs: int) -> None:
+@pytest.mark.parametrize("name", ["ssl_benchmark", "memory_bank"])
+def test_papers_protocol(name: str) -> None:
+    """Beside the numbers in the table of `_gmje_values.py`."""
     for config in configs_of(name, "paper"):
-        training, views, evaluation = config.gradient, config.views, config.evaluation
-        assert (training.epochs, training.batch_size) == (0 if config.method in ("random", "pixels") else epochs, 256)
-        assert (config.optimiser.optimiser, training.lr, training.momentum) == ("sgd", 0.06, 0.9)
-        assert training.weight_decay == 5e-4 and evaluation.probe_epochs == 100
+        views = config.views
+        assert config.optimiser.optimiser == "sgd"
         assert (config.data.dataset, config.encoder.encoder, config.encoder.small_stem) == ("cifar10", "resnet18", True)
         assert (views.crop_scale, views.crop_ratio) == (0.08, 4 / 3), "the defaults of the crop that the paper names"
         assert (views.flip, views.jitter, views.hue, views.greyscale, views.blur) == (0.5, 0.8, 0.1, 0.2, 0.0)
 
 
 def test_the_queue_and_the_bank_of_memory_bank_differ_in_nothing_else() -> None:
-    """On CIFAR-10 with 256 negatives, a decay of 0.999, a temperature of 0.1 and the seed 42."""
-    for preset, sizes in (("paper", {256}), ("digits", {16, 128})):
+    for preset, sizes in (("paper", {memory_bank.SIZE}), ("digits", {16, 128})):
         configs = configs_of("memory_bank", preset)
         by_method = {
             method: [config for config in configs if config.method == method] for method in ("moco_v2", "smc_gmje")
@@ -38,8 +37,6 @@ def test_the_queue_and_the_bank_of_memory_bank_differ_in_nothing_else() -> None:
         assert {config.options.bank for config in by_method["smc_gmje"]} == sizes
         own = {"method", "queue", "bank", "resampling", "seed"}
         assert len({tuple((k, v) for k, v in config.flat().items() if k not in own) for config in configs}) == 1
-    paper = configs_of("memory_bank", "paper")
-    assert {(config.options.tau, config.options.ema, config.training.seed) for config in paper} == {(0.1, 0.999, 42)}
 
 
 @pytest.mark.parametrize("name", ["ssl_benchmark", "memory_bank"])

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_values as printed
-from sweeper.definition import Value, registry
+from sweeper.definition import Assumption, Value, registry
 from tests.cases import for_each
 from tests.search_spaces.grids import all_configs_of
 
@@ -110,12 +109,17 @@ def test_every_setting_of_a_papers_preset_is_stated_or_said_to_be_ours(name: str
 
 @for_each("number", printed.NUMBERS)
 def test_the_presets_are_made_from_the_table(number: printed.Number) -> None:
-    """Of an axis one value is the paper's, and one epoch fits a model without gradients."""
-    methods = number.methods.split("+") if number.methods else []
+    """Of an axis one value is the paper's, and one epoch fits a model without gradients. A row of all methods holds for
+    those without a row of their own."""
     configs = [each.complete() for each in all_configs_of(number.sweep, "paper")]
-    own = [config for config in configs if config["method"] in methods or not methods]
+    rows = {
+        str(config["method"]): [row for row in numbers_of(number.sweep, str(config["method"])) if row.key == number.key]
+        for config in configs
+    }
+    methods = {method for method, own in rows.items() if number in own and (number.methods or len(own) == 1)}
+    own = [config for config in configs if config["method"] in methods]
     found = {config[number.key] for config in own if config.get("epochs") or number.key == "epochs"}
-    assert {config["method"] for config in own} >= set(methods)
+    assert methods >= set(number.methods.split("+") if number.methods else ())
     axis = number.key in ("seed", "components", "epochs")
     assert number.value in found and (axis or len(found) == 1)
 
@@ -126,13 +130,12 @@ def test_the_description_says_which_numbers_were_lost(name: str) -> None:
 
 
 def test_a_number_that_is_read_is_no_longer_said_to_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    def keys() -> set[Any]:
-        return {key for assumption in printed.not_legible("memory_bank") for key in assumption.keys}
-
-    assert "tau" in keys()
-    read = tuple(number._replace(read=printed.READ, value=0.2) for number in printed.NUMBERS if number.key == "tau")
-    monkeypatch.setattr(printed, "NUMBERS", (*(each for each in printed.NUMBERS if each.key != "tau"), *read))
-    assert "tau" not in keys() and printed.values("memory_bank")["tau"] == 0.2
+    lost = printed.Number("memory_bank", "moco_v2+smc_gmje", "tau", 0.1, "P.3.4", printed.LOST)
+    monkeypatch.setattr(printed, "NUMBERS", (lost,))
+    (assumption,) = printed.not_legible("memory_bank")
+    assert assumption == Assumption(f"{printed.NOT_LEGIBLE} (P.3.4)", ("tau",), ("moco_v2", "smc_gmje"))
+    monkeypatch.setattr(printed, "NUMBERS", (lost._replace(value=0.2, read=printed.READ),))
+    assert not printed.not_legible("memory_bank") and printed.values("memory_bank", "smc_gmje") == {"tau": 0.2}
 
 
 @for_each("name", [name for name in STATED if registry.find(name).paper == assumed.GMJE])

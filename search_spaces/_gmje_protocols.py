@@ -1,10 +1,7 @@
 """Protocols shared by experiments of the GMJE paper (sections 5.2.1 and 5.2.2), and protocols of its collapses."""
 
-from search_spaces._gmje_values import seed, values
+from search_spaces._gmje_values import values
 from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS, Keys
-
-SEEDS = tuple(seed("ssl_benchmark") + index for index in range(3))
-"""Seeds of the presets `paper`. The paper has only the first."""
 
 CIFAR10: Keys = {
     "dataset": "cifar10",

@@ -132,11 +132,11 @@ def values(sweep: str, method: str = "") -> Keys:
     }
 
 
-def seed(sweep: str) -> int:
-    """Return the seed of a sweep."""
-    (value,) = (number.value for number in NUMBERS if (number.sweep, number.key) == (sweep, "seed"))
-    assert isinstance(value, int)
-    return value
+def seeds(sweep: str) -> tuple[int, int, int]:
+    """Return three seeds for a sweep, of which the paper has only the first."""
+    (first,) = (number.value for number in NUMBERS if (number.sweep, number.key) == (sweep, "seed"))
+    assert isinstance(first, int)
+    return first, first + 1, first + 2
 
 
 def not_legible(sweep: str) -> tuple[Assumption, ...]:

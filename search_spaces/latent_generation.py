@@ -16,7 +16,6 @@ from collections.abc import Mapping
 
 from search_spaces import _assumptions as assumed
 from search_spaces import _claims_gmje as claimed
-from search_spaces import _gmje_protocols as protocols
 from search_spaces import _gmje_values as printed
 from search_spaces._protocols import PROBE, SEEDS, Keys
 from sweeper.definition import Assumption, Grid, Metric, Sweep, Table
@@ -139,7 +138,7 @@ SWEEP = Sweep(
     about="images sampled from densities of representations: volume and spread beside quality and coverage; unlike in "
     "the paper, GJE's Gaussian is fitted to 10,000 latents and decoders stop early",
     presets={
-        "paper": _grids(PAPER, OWN, protocols.SEEDS),
+        "paper": _grids(PAPER, OWN, printed.seeds(NAME)),
         "digits": _grids(DIGITS, OWN_DIGITS, SEEDS),
         "controls": CONTROLS,
     },

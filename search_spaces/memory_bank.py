@@ -58,7 +58,7 @@ ASSUMED = (
 SWEEP = Sweep(
     about="a queue of negatives (MoCo v2) compared with a bank of resampled particles (SMC-GMJE), by its size",
     presets={
-        "paper": _grids(PAPER, (SIZE,), (printed.seed(NAME),)),
+        "paper": _grids(PAPER, (SIZE,), printed.seeds(NAME)[:1]),
         "digits": _grids(DIGITS, (16, 128), SEEDS),
         "paper_sizes": _grids(PAPER, (64, 256), SEEDS),
     },

@@ -127,7 +127,9 @@ SWEEP = Sweep(
     "per class; the general SMC-GMJE is largely our reconstruction",
     presets={
         "paper": _grids(
-            {**protocols.CIFAR10, **printed.values("ssl_benchmark"), "few_labels": 5}, METHODS, protocols.SEEDS
+            {**protocols.CIFAR10, **printed.values("ssl_benchmark"), "few_labels": 5},
+            METHODS,
+            printed.seeds("ssl_benchmark"),
         ),
         "digits": _grids({**protocols.DIGITS, "report_every": 7}, METHODS_DIGITS),
         "controls": _controls({**protocols.DIGITS, "report_every": 28}),

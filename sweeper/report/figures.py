@@ -14,7 +14,7 @@ from sweeper.errors import DamagedError, StoreError
 from sweeper.planning.changes import changed_keys
 from sweeper.report.formatting import ValueText, plain_text
 from sweeper.report.selections import in_order, labelled
-from sweeper.results.best import BestSetting, Settings, columns_of
+from sweeper.results.best import NUMBER, BestSetting, Settings, columns_of
 from sweeper.results.judging import judging_rows
 from sweeper.results.sentences import chosen
 from sweeper.storage.rows import STUDY_COLUMNS, plain_value
@@ -163,8 +163,8 @@ class Shown:
         return MEAN_OF_STUDY if of_study else ""
 
     def of_best_settings(self, rows: pd.DataFrame, figure: Figure) -> tuple[pd.DataFrame, str]:
-        """Return the rows of a figure, of those of each study the trials of its best setting in each cell alone, and a
-        clause that says so, which is empty without a study.
+        """Return the rows of a figure, of those of each study the trials of its best setting in each cell alone, also
+        those without a value, and a clause that says so, which is empty without a study.
 
         The objective of the search decides; axes whose values repeat an experiment divide no setting. The rows have
         neither the study nor what was searched: whichever setting was found, it is the cells that are compared. A cell
@@ -180,7 +180,9 @@ class Shown:
         trials = rows["trial_id"] + "\n" + cells
         own = rows.assign(study=cells, trial_id=trials)[of_study]
         found = self.best(own, objectives[0], ())
-        is_best = trials.isin([trial for best in found for trial in best.values])
+        settings = cells + "\n" + rows[NUMBER].map(repr)
+        is_compared = trials.isin([trial for best in found for trial in best.values])
+        is_best = of_study & settings.isin(settings[is_compared])  # with those that failed
         is_left = of_study & ~is_best & ~cells.isin(cells[is_best])  # no setting of the cell is best
         searched = {*STUDY_COLUMNS, *(parameter.name for parameter in self.preset.parameters)}.difference(figure.axes)
         without = {name: of_study for name in rows if name in searched}

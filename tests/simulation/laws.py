@@ -102,10 +102,11 @@ def wrong_figures(preset: str, rows: Mapping[str, Row], files: Mapping[str, byte
         seeds = trials.groupby([*keys, "seed"])["value"].mean().dropna().groupby(keys)
         of_cell = trials.groupby(keys)["value"]
         due = {"mean": seeds.mean(), "std": seeds.std(), "replicates": seeds.size(), "count": of_cell.count()}
+        due["missing"] = of_cell.size() - due["count"]
         cells = pd.read_parquet(io.BytesIO(files[path])).set_index(keys)
         for name, values in due.items():
             expected = values.reindex(cells.index)
-            if name in ("replicates", "count"):
+            if name in ("replicates", "count", "missing"):
                 expected = expected.fillna(0)
             if len(cells) != len(of_cell) or not np.allclose(cells[name], expected, equal_nan=True):
                 yield f"{path} has {name} {cells[name].to_dict()}, but its rows give {expected.to_dict()}"

@@ -115,6 +115,15 @@ def test_a_cell_has_the_best_setting_of_its_study(rows: list[Row]) -> None:
         assert text == DASH if math.isnan(value) else float(text) == pytest.approx(100 * value, abs=0.0501)
 
 
+def test_a_replicate_of_the_best_setting_that_failed_is_missing() -> None:
+    """One of another setting is not."""
+    failed = {"status": "failed", "val_knn_z": None, "knn_z": None, "loss": None}
+    rows = [row("vje", number, seed, 0.1 * number) for number in range(3) for seed in SEEDS]
+    rows = [each | failed if each["trial_id"] in ("vje02", "vje11", "vje12", "vje22") else each for each in rows]
+    table = tables.on_page(shown_of(rows), TABLE)
+    assert table and (table["cells"]["count"], table["cells"]["missing"]) == ([2, 2], [1, 1])
+
+
 def test_what_averages_over_settings_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row(method, number, seed, 0.1 * number) for method in METHODS for number in range(3) for seed in SEEDS]
     front = replace(SEARCH, metric=(replace(KNN, name="val_knn_z"), LOSS), constraints=())

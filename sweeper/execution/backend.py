@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeper.errors import StoreError
+from sweeper.storage.checkpoints import without_label
 from sweeper.storage.files import Files
 from trainables.reports import Stopped
 from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
@@ -88,7 +89,7 @@ def read_exit_file(checkpoints: Files, checkpoint: str, run: str) -> Failure | N
     with contextlib.suppress(StoreError):
         if (data := checkpoints.read(checkpoint + EXIT_SUFFIX)) is not None:
             checkpoints.delete(checkpoint + EXIT_SUFFIX)
-            return parse_failure(data, run)
+            return parse_failure(without_label(data), run)
     return None
 
 

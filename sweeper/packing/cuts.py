@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeper.planning import cohorts
-from sweeper.planning.cohorts import Cohort, Cut, Group, parts
+from sweeper.planning.cohorts import Cut, Group, parts
 from sweeper.planning.plan import Plan
 from sweeper.request import Request
 from sweeper.storage.checkpoints import CHECKPOINT
@@ -112,10 +112,9 @@ def recorded_halves(files: Files, name: str) -> set[str]:
     return set(files.list(halved_folder(name)))
 
 
-def record_halved(files: Files, name: str, cohort: str, parts: Sequence[Cohort]) -> None:
-    """Keep that the cohort with this id was halved, for a continued sweep, and the trials of its parts."""
-    content = {part.id: [trial.id for trial in part.trials] for part in parts}
-    files.write(f"{halved_folder(name)}/{cohort}", json.dumps(content).encode())
+def record_halved(files: Files, name: str, cohort: str) -> None:
+    """Keep that the cohort with this id was halved, for a continued sweep."""
+    files.write(f"{halved_folder(name)}/{cohort}", b"")
 
 
 def _path(plan: Plan) -> str:

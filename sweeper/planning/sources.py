@@ -30,7 +30,7 @@ class TrainedElsewhere:
     """Number of cohorts of the source that had no other trials."""
 
 
-RecordHalved = Callable[[str, Sequence[Cohort]], None]
+RecordHalved = Callable[[str], None]
 """Takes the id of a cohort that was halved, and its parts."""
 
 
@@ -79,7 +79,7 @@ class CohortSource:
     def _replace_by_halves(self, cohort: Cohort, statuses: Mapping[str, str]) -> list[Cohort]:
         """Return what remains of the halves of the whole cohort, which are the same in every run."""
         parts = halves(self._whole[cohort.id])
-        self._record_halved(cohort.id, parts)
+        self._record_halved(cohort.id)
         self._whole |= {part.id: part for part in parts}
         left = remaining(parts, statuses)
         self.cohorts |= {part.id: part for part in left}
@@ -119,7 +119,7 @@ class CohortQueue(CohortSource):
         self,
         whole: Sequence[Cohort],
         statuses: Mapping[str, str] | None = None,
-        record_halved: RecordHalved = lambda cohort, parts: None,
+        record_halved: RecordHalved = lambda cohort: None,
         sharing: Sharing | None = None,
     ) -> None:
         """Queue what remains of the `whole` cohorts. `statuses` is by trial id."""

@@ -34,7 +34,7 @@ class Waves(CohortSource):
         rungs: Mapping[str, Rungs] | None = None,
         wave_ended: Callable[[StudyRun], None] = lambda study_run: None,
         halved: Collection[str] = (),
-        record_halved: RecordHalved = lambda cohort, parts: None,
+        record_halved: RecordHalved = lambda cohort: None,
     ) -> None:
         """Open the last wave of every study.
 

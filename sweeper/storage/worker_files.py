@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeper.errors import DamagedError, StoreError
+from sweeper.storage.checkpoints import labelled, without_label
 from sweeper.storage.files import Files
 from sweeper.storage.layout import log_path, model_path
 from sweeper.storage.logs import LARGEST_LOG
@@ -30,13 +32,14 @@ class CheckpointStorage:
     def read(self, path: str) -> bytes | None:
         """Raises CheckpointError if the file cannot be read, after the retries of `files`."""
         try:
-            return self.files.read(path)
+            data = self.files.read(path)
         except StoreError as error:
             raise CheckpointError(str(error)) from error
+        return None if data is None else without_label(data)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, trials: Sequence[str]) -> None:
         with contextlib.suppress(StoreError):
-            self.files.write(path, data)
+            self.files.write(path, labelled(trials, data))
 
 
 @dataclass(frozen=True)

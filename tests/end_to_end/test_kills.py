@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from sweeper.commands import run
+from sweeper.storage.checkpoints import without_label
 from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import (
     Sweep,
@@ -132,7 +133,7 @@ def epochs_saved(store: Path) -> dict[str, int]:
     epochs = {}
     for path in store.glob("checkpoints/*/*.pt"):
         with contextlib.suppress(FileNotFoundError):  # its cohort has just ended
-            epochs[path.name] = content_of(path.read_bytes())["standing"]["epoch"]
+            epochs[path.name] = content_of(without_label(path.read_bytes()))["standing"]["epoch"]
     return epochs
 
 

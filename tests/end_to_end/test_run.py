@@ -15,6 +15,7 @@ import pytest
 
 from sweeper.commands import run, sweep_run
 from sweeper.execution import session
+from sweeper.storage.checkpoints import labelled
 from sweeper.storage.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
@@ -99,8 +100,9 @@ def test_the_same_command_again_trains_nothing(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mtimes = {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")}
-    orphan = checkpoint_path("anomaly_grid", rows(finished)["cohort"].iloc[0])  # as a second driver leaves it
-    Files(finished).write(orphan, b"weights")
+    trial = rows(finished)["trial_id"].iloc[0]
+    orphan = checkpoint_path("anomaly_grid", "c")  # as a second driver leaves it
+    Files(finished).write(orphan, labelled([trial], b"weights"))
     monkeypatch.setattr(sweep_run, "connected", lambda *_, **__: pytest.fail("Ray was started"))
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(finished), *GRID]) == 0
     assert Files(finished).read(orphan) is None

@@ -83,8 +83,6 @@ class Auditor:
     """Whether the store answers and drivers are awake, so that drivers know of each other and of all rows."""
     excused: bool = False
     """Whether all that happens to workers is the loss of their machines, which fails no trial."""
-    cut_anew: bool = False
-    """Whether drivers cut cohorts differently, so that a checkpoint may be of none of the last one's."""
     problems: list[str] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)
     """Trial -> status of the row that was seen last."""
@@ -328,7 +326,7 @@ class Auditor:
                 self._ended.add(key)
                 cause = failure.cause if failure else "error"
                 if why := self.memory.get(f"{ROOT}/{task.spec.checkpoint}.why"):
-                    cause = json.loads(why)["cause"]
+                    cause = json.loads(why.partition(b"\n")[2])["cause"]
                 counts = self._losses if cause == "machine" else self._failures
                 counts[key] += 1
                 if cause in ("hung", "memory") or why:
@@ -425,7 +423,7 @@ class Auditor:
         living = any(lease["host"] != "host" and not lease["ended"] for lease in leases)
         for path in files:
             lease = path.startswith(".drivers/") and living  # for a minute from the first read of it
-            unknown = path.startswith("checkpoints/") and (poisoned or self.cut_anew)
+            unknown = path.startswith("checkpoints/") and bool(poisoned)
             unknown = unknown or (path.startswith(".write-check-") and self._cut_off)  # it goes an hour later
             unknown = unknown or (path.startswith(UNWRITTEN) and bool(lacking_models(files, files[path])))
             if path.startswith(LEFT_BEHIND) and not unknown and not lease:

@@ -258,6 +258,9 @@ class SimulatedBackend(Backend):
         # What it prints would be taken from the whole process, and not from this worker alone.
         settings = replace(settings, checkpoints=checkpoints, models=models, logs=None)
 
+        def write_file(path: str, content: bytes) -> None:
+            checkpoints.write(path, content, task.trials)
+
         def send(message: Message) -> None:
             if isinstance(message, CohortReport):
                 by_member = process.cohort.seconds if process.cohort else {}
@@ -271,12 +274,10 @@ class SimulatedBackend(Backend):
             failed = partial(self._failed, task)
             train_cohort(replace(task, memory=None), settings, CPU, send, share=share, show_exception=failed)
         except Stopped as stopped:
-            write_failure(
-                checkpoints.write, task.spec.checkpoint, settings.run, Failure("machine", f"stopped: {stopped}")
-            )
+            write_failure(write_file, task.spec.checkpoint, settings.run, Failure("machine", f"stopped: {stopped}"))
             failure = DIED
         except _Hung:
-            write_failure(checkpoints.write, task.spec.checkpoint, settings.run, Failure("hung", "it made no step"))
+            write_failure(write_file, task.spec.checkpoint, settings.run, Failure("hung", "it made no step"))
             failure = DIED
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError):
             raise  # a mistake, which ends the world

@@ -80,7 +80,6 @@ class World:
         self.auditor.excused = not (blamed or scenario.mishaps.poisoned) and faults == Faults()
         self.auditor.asleep = asleep
         self.auditor.divided = asleep and scenario.kind.preset not in TELLS_APART and not self.auditor.excused
-        self.auditor.cut_anew = asleep or any(each.cohort or each.narrow or each.preset for each in sessions)
         self.auditor.listed = not scenario.store.staleness and scenario.kind.keep.trials == "none"
         self.auditor.tracked = {} if scenario.refuses else None
         self.refusing = Random(f"tracker {seed}")

@@ -58,7 +58,8 @@ class Checkpoints(Protocol):
         """Return the checkpoint; None if it does not exist. Raises CheckpointError if it may exist but cannot be
         read."""
 
-    def write(self, path: str, data: bytes) -> None: ...
+    def write(self, path: str, data: bytes, trials: Sequence[str]) -> None:
+        """Write a file of the cohort that has these trials."""
 
 
 class Models(Protocol):
@@ -184,8 +185,11 @@ def train_cohort(
     logs = settings.logs if task.trials and peers.rank == 0 else None
     capture = LogCapture(logs, notices.append) if logs else None
 
+    def write_file(path: str, content: bytes) -> None:
+        checkpoints.write(path, content, task.trials)
+
     def write(failure: Failure) -> None:
-        write_failure(checkpoints.write, task.spec.checkpoint, settings.run, failure)
+        write_failure(write_file, task.spec.checkpoint, settings.run, failure)
         if capture:
             capture.save()
 
@@ -193,7 +197,7 @@ def train_cohort(
 
     def save(content: bytes) -> None:
         with watchdog.suspended():
-            checkpoints.write(task.spec.checkpoint, content)
+            write_file(task.spec.checkpoint, content)
 
     def keep(index: int, model: TrainedModel) -> None:
         assert task.models and settings.models

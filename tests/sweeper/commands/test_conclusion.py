@@ -18,6 +18,7 @@ from sweeper.report.answers import find_answer
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.request import Keep, Request
+from sweeper.storage.checkpoints import labelled
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.requests import selecting_line, write_request
@@ -55,7 +56,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
 ) -> None:
     plan = make(4)
     store = store_of(tmp_path, plan, {"t0": "finished", "t1": "finished", "t2": "finished", "t3": last})
-    store.files.write(checkpoint_path("grid", "c0"), b"weights")
+    store.files.write(checkpoint_path("grid", "c0"), labelled([f"t{trial}" for trial in range(4)], b"weights"))
     assert finish(plan, store, COLUMNS, REQUEST) == status
     out, answer = capsys.readouterr().out, find_answer(store.files, "grid")
     table, ending = out.split(f"\n\n{counts}")

@@ -163,7 +163,7 @@ def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
     recorded: list[str] = []
     first = whole(8)
     run_all(
-        RetryQueue(CohortQueue([first], record_halved=lambda cohort, parts: recorded.append(cohort)), 0),
+        RetryQueue(CohortQueue([first], record_halved=recorded.append), 0),
         lambda cohort: "error" if "0.3" in names(cohort) else None,
     )
     parts = halved([first], recorded)

@@ -43,7 +43,7 @@ def test_trials_that_have_a_row_are_left_out() -> None:
 def test_a_cohort_is_halved_as_a_whole_and_the_rest_of_its_halves_is_trained() -> None:
     recorded: list[str] = []
     finished = dict.fromkeys([trial.id for trial in EIGHT.trials[:5]], "finished")
-    queue = CohortQueue([EIGHT], finished, record_halved=lambda cohort, parts: recorded.append(cohort))
+    queue = CohortQueue([EIGHT], finished, record_halved=recorded.append)
     (cohort,) = drained(queue)
     (second,) = queue.halve(cohort)
     assert second.id == halves(EIGHT)[1].id and second.trials == EIGHT.trials[5:] and recorded == [EIGHT.id]

@@ -54,7 +54,7 @@ def waves(
         cut,
         rungs={each.id: rungs_of(each.study) for each in study_runs if each.study.search.pruner},
         halved=halved,
-        record_halved=lambda cohort, parts: record(cohort),
+        record_halved=record,
     )
 
 

@@ -4,62 +4,48 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.packing.cuts import record_halved
-from sweeper.planning.cohorts import Cohort, Trial
-from sweeper.storage.checkpoints import fresh_checkpoints, remove_orphans
-from sweeper.storage.layout import checkpoint_path, halved_folder
+from sweeper.storage.checkpoints import fresh_checkpoints, labelled, remove_orphans
+from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.store import Store
+from sweeper.storage.worker_files import CheckpointStorage
 from tests.sweeper.storage.rows import COLUMNS, row
+
+KEPT = ["begun.pt", "damaged.pt", "earlier.pt", "failed.pt", "unknown.pt"]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """`done` and `pruned` have all their rows, `begun` has one of two, `failed` has one result, `unknown` no row."""
+    """The trials of `done` and `pruned` have results, which rows of cohorts that were cut otherwise have, `begun` lacks
+    one, a trial of `failed` has failed, and `unknown` has no row."""
     store = Store(tmp_path)
     store.prepare("grid", COLUMNS)
-    members = {
-        "done": [row("a", "finished"), row("b", "diverged")],
-        "pruned": [row("c", "pruned"), row("d", "finished")],
-        "begun": [row("e", "finished")],
-        "failed": [row("f", "failed"), row("g", "finished")],
-    }
-    for cohort, rows in members.items():
-        store.write("grid", cohort, [member | {"cohort": cohort} for member in rows], COLUMNS)
-    for cohort in (*members, "unknown"):
-        store.files.write(checkpoint_path("grid", cohort), b"weights")
+    rows = [row("a", "finished"), row("b", "diverged"), row("c", "pruned"), row("d", "finished"), row("f", "failed")]
+    for cohort, members in {"first": rows[:3], "second": rows[3:]}.items():
+        store.write("grid", cohort, [member | {"cohort": cohort} for member in members], COLUMNS)
+    checkpoints = CheckpointStorage(store.files)
+    for cohort, trials in {"done": "ad", "pruned": "bc", "begun": "ae", "failed": "af", "unknown": "g"}.items():
+        checkpoints.write(checkpoint_path("grid", cohort), b"weights", tuple(trials))
+    for cohort, data in {"damaged": b"trials [", "earlier": b"weights"}.items():
+        store.files.write(checkpoint_path("grid", cohort), data)
     return store
 
 
-def test_the_checkpoint_of_a_cohort_that_another_driver_has_finished_is_deleted(store: Store) -> None:
-    store.files.write(checkpoint_path("grid", "done") + ".why", b"run stopped")
+def test_the_files_of_cohorts_whose_trials_have_results_are_deleted(store: Store) -> None:
+    store.files.write(checkpoint_path("grid", "done") + ".why", labelled("ad", b"run stopped"))
     assert remove_orphans(store, "grid") == ["done.pt", "done.pt.why", "pruned.pt"]
-    assert store.files.list("checkpoints/sweep=grid") == ["begun.pt", "failed.pt", "unknown.pt"]
+    assert store.files.list("checkpoints/sweep=grid") == KEPT
     assert remove_orphans(store, "grid") == []
+
+
+def test_what_reads_a_checkpoint_sees_no_label(store: Store) -> None:
+    checkpoints = CheckpointStorage(store.files)
+    read = {cohort: checkpoints.read(checkpoint_path("grid", cohort)) for cohort in ("done", "earlier", "absent")}
+    assert read == {"done": b"weights", "earlier": b"weights", "absent": None}
 
 
 def test_merged_rows_are_read_too(store: Store) -> None:
     store.compact("grid")
     assert remove_orphans(store, "grid") == ["done.pt", "pruned.pt"]
-
-
-def test_the_checkpoints_of_a_cohort_that_was_split_are_deleted_once_its_trials_have_results(store: Store) -> None:
-    """Whatever the cohort is of which they have rows: another driver may have trained the whole, or other parts."""
-    parts = {
-        "whole": {"first": ["a", "c"], "second": ["b", "d"]},
-        "first": {"quarter": ["a"], "other": ["c"]},
-        "half": {"ended": ["e"], "waiting": ["e", "without a row"]},
-        "again": {"lost": ["f"], "kept": ["g"]},  # f has failed
-    }
-    for whole, own in parts.items():
-        split = [Cohort(part, tuple(Trial(trial, {}) for trial in trials), 1) for part, trials in own.items()]
-        record_halved(store.files, "grid", whole, split)
-        for cohort in (whole, *own):
-            store.files.write(checkpoint_path("grid", cohort), b"weights")
-    for version, record in {"earlier": b'["first", "second"]', "earliest": b""}.items():  # as such versions wrote it
-        store.files.write(f"{halved_folder('grid')}/{version}", record)
-        store.files.write(checkpoint_path("grid", version), b"weights")
-    removed = {"done", "ended", "first", "kept", "other", "pruned", "quarter", "second", "whole"}
-    assert remove_orphans(store, "grid") == sorted(f"{name}.pt" for name in removed)
 
 
 def test_checkpoints_of_other_sweeps_are_kept(store: Store) -> None:

@@ -53,7 +53,7 @@ class FolderCheckpoints:
         file = self.path / path
         return file.read_bytes() if file.exists() else None
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, trials: Sequence[str]) -> None:
         (self.path / path).write_bytes(data)
 
 

@@ -7,7 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ class _Unreadable:
             raise CheckpointError(f"store /s: cannot read '{path}': Input/output error")
         return self.readable[path]
 
-    def write(self, path: str, data: bytes) -> None: ...
+    def write(self, path: str, data: bytes, trials: Sequence[str]) -> None: ...
 
 
 class _Full:

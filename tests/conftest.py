@@ -6,6 +6,7 @@ change what Ray, the clouds' clients, Git or matplotlib do are removed.
 """
 
 import atexit
+import copy
 import gc
 import os
 import shutil
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis.configuration
 import pytest
@@ -32,8 +34,11 @@ FOREIGN_NAMES = {
     *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
 }
 """Compared in capital letters: proxies are read in both cases."""
-
-
+OF_USER = (
+    *(("trainables.catalog", "_own_methods"), ("sweeper.definition.user_code", "_folders")),
+    *(("sweeper.definition.registry", "_references"), ("sweeper.definition.registry", "_folder_of")),
+)
+"""Module and name of what a process keeps of methods, folders and sweeps of the user."""
 LONGEST = (
     *("sweeper/submission/test_slurm.py", "end_to_end/test_ray_backend.py", "sweeper/test_sweeps_without_ray.py"),
     *("trainables/networks/test_pretrained.py", "trainables/methods/test_contract_fused.py"),
@@ -101,15 +106,15 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def environment(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a module's tests leave behind in this process ends with the module: environment variables, which Ray sets
-    when it starts, and methods and folders of the user. A connection to Ray fails it: sweeps of later modules would
-    use it."""
-    variables, methods, folders = dict(os.environ), dict(_own_methods()), [*_own_folders()]
+    when it starts, and methods, folders and sweeps of the user. A connection to Ray fails it: sweeps of later modules
+    would use it."""
+    variables, known = dict(os.environ), {where: copy.copy(own) for where, own in _of_user().items()}
     yield
     os.environ.clear()
     os.environ.update(variables)
-    _own_methods().clear()
-    _own_methods().update(methods)
-    _own_folders()[:] = folders
+    for where, own in _of_user().items():
+        own.clear()
+        (own.extend if isinstance(own, list) else own.update)(known.get(where, ()))
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         ray.shutdown()
@@ -124,13 +129,7 @@ def unreported(monkeypatch: pytest.MonkeyPatch) -> None:
     report_nothing(monkeypatch)
 
 
-def _own_methods() -> dict[str, object]:
-    """The methods of the user that this process knows, if it has imported the catalog."""
-    catalog = sys.modules.get("trainables.catalog")
-    return {} if catalog is None else catalog._own_methods
-
-
-def _own_folders() -> list[str]:
-    """The folders that this process imports modules of the user from, if it has imported what does."""
-    user_code = sys.modules.get("sweeper.definition.user_code")
-    return [] if user_code is None else user_code._folders
+def _of_user() -> dict[tuple[str, str], Any]:
+    """What this process knows of the user's own: the lists and mappings of the modules in `OF_USER` that it has
+    imported."""
+    return {(module, name): getattr(sys.modules[module], name) for module, name in OF_USER if module in sys.modules}

@@ -6,12 +6,17 @@ bounds, such as `Annotated[int, Meta(ge=1)]`. Data that do not fit raise JsonErr
 differ. Nothing is executed, and time and memory are bounded.
 """
 
+import bisect
+import contextlib
+import functools
 import json
+import operator
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 MAX_BYTES = 64 << 20
 """Largest file, in bytes."""
@@ -27,12 +32,15 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _WORDS = (
     ("Object missing required field", "must have the key"),
-    ("Invalid enum value", "must be one of the known values, but is"),
     ("Expected", "must be"),
     (", got", ", but is"),
     ("`", ""),
 )
 """Words in msgspec's messages -> our words."""
+_PLACE = re.compile(r"(.*?)(?: - at (?:`(key)` in )?`\$(\S*)`)?", re.DOTALL)
+"""A message of msgspec: the law, `key` if a key of a mapping breaks it, and where."""
+_STEP = re.compile(r"\.(\w+)|\[(?:(\d+)|\.\.\.)\]")
+"""A field, an index or a key that msgspec does not name."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Count = Annotated[int, Meta(ge=0)]
@@ -87,7 +95,7 @@ def decode(kind: Any, value: Any) -> Any:
     """Return a parsed value as a `kind`. Raises JsonError, and passes on errors of constructors other than ValueError.
 
     Keys that a dataclass lacks are ignored, because a later version may have added them. A number must not be NaN, but
-    a plain `float` may be infinite. In messages `[...]` stands for a key of a mapping, as in msgspec.
+    a plain `float` may be infinite.
     """
     _check(value)
     return convert(kind, value)
@@ -98,11 +106,65 @@ def convert(kind: Any, value: Any) -> Any:
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        text = " ".join(str(error).split())
-        for words, ours in _WORDS:
-            text = text.replace(words, ours)
-        law, _, place = text.partition(" - at ")
-        raise JsonError(law, place.removeprefix("key in ").removeprefix("$")) from None
+        text = str(error)
+    law, of_key, place = _PLACE.fullmatch(text).groups("")  # type: ignore[union-attr]
+    path = list[int | str]()
+    with contextlib.suppress(LookupError, TypeError):  # if a value that the message quotes ends like a place
+        path = _path(kind, value, text, f"{place}[...]" if of_key else place)
+    choices = ", ".join(map(repr, _literals(inspect.type_info(kind), path)))
+    for words, ours in (("Invalid enum value", f"must be one of {choices}, but is"), *_WORDS):
+        law = law.replace(words, ours)
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step:.80}" for step in path)
+    raise JsonError(" ".join(f"{of_key} {law}".split()), " ".join(where.split()))
+
+
+def _path(kind: Any, value: Any, text: str, place: str) -> list[int | str]:
+    """Return the indices and keys that lead to a value that is refused with msgspec's message `text`, where `place` has
+    `[...]` for each key of a mapping: the first key up to which the items of the mapping give this message."""
+    path = list[int | str]()
+    for name, index in _STEP.findall(place):
+        step: int | str = int(index) if index else name
+        if step == "":
+            items = [*functools.reduce(operator.getitem, path, value).items()]
+            count = bisect.bisect_left(
+                range(len(items)),
+                True,
+                key=lambda count: _refusal(kind, _replaced(value, path, dict(items[:count]))) == text,
+            )
+            step, item = items[count - 1]
+            value = _replaced(value, path, {step: item})
+        path.append(step)
+    return path
+
+
+def _refusal(kind: Any, value: Any) -> str:
+    """Return msgspec's message that a value is no `kind`; empty if it is one."""
+    try:
+        msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
+def _replaced(value: Any, path: Sequence[int | str], by: Any) -> Any:
+    """Return the value with what is at a path in it replaced."""
+    if not path:
+        return by
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied[path[0]] = _replaced(value[path[0]], path[1:], by)
+    return copied
+
+
+def _literals(kind: Any, path: Sequence[int | str]) -> list[Any]:
+    """Return the values that a literal at a path of a kind may have."""
+    if isinstance(kind, inspect.UnionType):
+        return [value for each in kind.types for value in _literals(each, path)]
+    if not path:
+        return [*getattr(kind, "values", ())]
+    inner = {field.encode_name: field.type for field in getattr(kind, "fields", ())}
+    inner |= dict(enumerate(getattr(kind, "item_types", ())))
+    of_all = getattr(kind, "value_type", getattr(kind, "item_type", None))
+    return _literals(inner.get(path[0], of_all), path[1:])
 
 
 def _check(value: Any) -> None:

@@ -2,7 +2,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -21,10 +21,13 @@ class Outer:
     values: Mapping[str, bool | int | float | str | None]
     note: str | None = None
     counts: Mapping[PositiveCount, PositiveCount] = field(default_factory=dict)
+    kinds: Mapping[str, Mapping[str, Literal["x", "y"] | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if max(self.counts.values(), default=0) > 3:
             raise ValueError("counts must be\nat most 3")
+        if self.note and self.note.startswith("bad"):
+            raise ValueError(f"the note is {self.note}")
 
 
 def _random_json(rng: random.Random, depth: int = 0) -> Any:
@@ -75,12 +78,15 @@ def test_brackets_in_texts_do_not_count() -> None:
     assert parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
 
 
+CHOICES = "kinds.%s: must be one of 'x', 'y', but is 'z'"
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b'{"values": {}}', "must have the key inner"),
         (b'{"inner": [{"share": 0}], "values": {}}', "inner[0].share: must be float > 0.0"),
-        (b'{"inner": [], "values": {"a": [1]}}', "values[...]: must be bool | int | float | str | null, but is array"),
+        (b'{"inner": [], "values": {"a": [1]}}', "values.a: must be bool | int | float | str | null, but is array"),
         (
             b'{"inner": [{"share": NaN}], "values": {}}',
             "inner[0].share: a number must not be NaN, nor a whole number of 2**63 or more, but is nan",
@@ -98,9 +104,15 @@ def test_brackets_in_texts_do_not_count() -> None:
         (b'{"inner": [], "values": {}, "note": true}', "note: must be str | null, but is bool"),
         (b'{"inner": [{"share": true}], "values": {}}', "inner[0].share: must be float, but is bool"),
         (b'{"inner": [{"share": Infinity}], "values": {}}', "inner[0].share: must be float <= 1000000000.0"),
-        (b'{"inner": [], "values": {}, "counts": {"-1": 1}}', "counts: must be int >= 1"),
-        (b'{"inner": [], "values": {}, "counts": {"1": 0}}', "counts[...]: must be int >= 1"),
+        (b'{"inner": [], "values": {}, "counts": {"-1": 1}}', "counts.-1: key must be int >= 1"),
+        (b'{"inner": [], "values": {}, "counts": {"1": 0}}', "counts.1: must be int >= 1"),
         (b'{"inner": [], "values": {}, "counts": {"1": 4}}', "counts must be at most 3"),
+        (b'{"inner": [], "values": {}, "note": "bad - at `$.values[...]`"}', "the note is bad"),
+        (b'{"inner": [], "values": {}, "kinds": {"a": {}, "b": {"c": "x", "d.\\n": "z"}}}', CHOICES % "b.d."),
+        (
+            b'{"inner": [], "values": {}, "kinds": {"a": {}, " - at `$.b[...]`": {"": "z"}}}',
+            CHOICES % " - at `$.b[...]`.",
+        ),
     ],
 )
 def test_the_message_says_where(data: bytes, message: str) -> None:

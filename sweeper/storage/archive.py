@@ -184,10 +184,10 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     replaced = _parts(files, sweep, TrialSelection(with_rows), None, history_of=_trials(parts))
     # Files with the prefix stay: an interrupted `restore` has brought them back already.
     _archive(files, sweep, [part for part in replaced if not part.name.startswith(prefix)], paths)
-    for part in reversed(parts):  # history before rows, because a row means that its trial is complete
-        files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
-    for path in paths:
+    for path in paths:  # rows come last, and history before them, because a row means that its trial is complete
         files.move(f"{source}/{path}", path)
+    for part in reversed(parts):
+        files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for part in parts:
         files.delete(f"{part.folder}/{part.name}")
     if len(parts) == len(candidates):

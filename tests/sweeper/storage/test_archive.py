@@ -107,20 +107,33 @@ def test_sample_grids_and_logs_move_with_their_trials(store: Store) -> None:
     assert store.files.read(f"_replaced/{later}/sheets/grid/a/samples.png") == b"new"
 
 
-def test_a_restore_of_sample_grids_that_was_interrupted_is_completed(
+def test_a_restore_that_is_killed_anywhere_has_no_row_without_its_sample_grids_and_can_be_repeated(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for trial in "ad":
         store.write_sample_grids("grid", trial, {"samples.png": trial.encode()})
     moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
-    undo = crashing(monkeypatch, after=7)  # after the first of the two folders has moved
-    with pytest.raises(Crash):
-        restore(store.files, "grid", moved.folder.split("/")[1])
-    undo()
-    assert len(store.files.list("sheets/grid")) == 1
-    restore(store.files, "grid", moved.folder.split("/")[1])
-    assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"]
+    time, states = moved.folder.split("/")[1], set[tuple[int, int]]()
+    for after in itertools.count():
+        copy = Store(shutil.copytree(store.files.uri, f"{store.files.uri}-{after}"))
+        undo = crashing(monkeypatch, after)
+        try:
+            restore(copy.files, "grid", time)
+        except Crash:
+            pass
+        else:
+            break
+        finally:
+            undo()
+        grids, back = copy.files.list("sheets/grid"), {*trials(copy)} - {*"bc"}
+        states.add((len(grids), len(back)))
+        assert back <= {*grids} and {*trials(copy)} <= {*reported(copy)}, after
+        if copy.files.list(f"_replaced/{time}"):
+            restore(copy.files, "grid", time)
+        assert [copy.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"], after
+        assert trials(copy) == reported(copy) == list("abcd"), after
+    assert states >= {(0, 0), (1, 0), (2, 0), (2, 2)}
 
 
 @pytest.mark.slow

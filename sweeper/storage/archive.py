@@ -13,6 +13,7 @@ nothing:
    is in the old place or in the new one.
 """
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ from sweeper.storage.layout import (
     trials_folder,
     whole_folders,
 )
-from sweeper.storage.parquet_files import contents_of, parquet_to_table, replace, table_to_parquet
+from sweeper.storage.parquet_files import contents_of, parquet_to_table, read_usable, replace, table_to_parquet
 from sweeper.storage.rows import Columns, columns_of, rows_except, rows_of
 
 
@@ -166,7 +167,8 @@ def archived_times(files: Files, sweep: str, time: str) -> list[str]:
 def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are archived in turn.
 
-    Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
+    The history of a run that did not end is brought back for trials without a row alone. Unusable files stay in
+    `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
     """
     times = archived_times(files, sweep, time)
     source = f"{ARCHIVES}/{time}"
@@ -181,13 +183,18 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
         raise StoreError(f"store {files.display_uri}: {reason}")
     prefix = f"restored-{time}-"
     with_rows = _trials([part for part in parts if part.is_rows])
+    stored, _ = read_usable(files, trials_folder(sweep), ["trial_id"])
+    results = {trial for _, table in stored.values() for trial in table["trial_id"].to_pylist()} - with_rows
+    parts = [dataclasses.replace(part, moved=rows_except(part.moved, [*results])) for part in parts]
     replaced = _parts(files, sweep, TrialSelection(with_rows), None, history_of=_trials(parts))
     # Files with the prefix stay: an interrupted `restore` has brought them back already.
     _archive(files, sweep, [part for part in replaced if not part.name.startswith(prefix)], paths)
     for path in paths:  # rows come last, and history before them, because a row means that its trial is complete
         files.move(f"{source}/{path}", path)
     for part in reversed(parts):
-        files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
+        if part.moved is not None and len(part.moved):
+            folder = part.folder.removeprefix(f"{source}/")
+            files.write(f"{folder}/{prefix}{part.name}", table_to_parquet(part.moved))
     for part in parts:
         files.delete(f"{part.folder}/{part.name}")
     if len(parts) == len(candidates):

@@ -91,6 +91,18 @@ def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store)
         restore(store.files, "grid", moved.folder.split("/")[1])
 
 
+def test_history_without_rows_takes_the_place_of_no_result(store: Store) -> None:
+    """It is of a run that did not end."""
+    archive(store.files, "grid", TrialSelection("a"), COLUMNS)
+    store.write_history("grid", "c2", [("a", 1, "auroc", 0.3), ("e", 1, "auroc", 0.4)])
+    unfinished = archive(store.files, "grid", TrialSelection("ae"), COLUMNS)
+    for time in store.files.list("_replaced"):
+        restore(store.files, "grid", time)
+    assert unfinished and store.files.list("_replaced") == []
+    history = load_history("grid", store.files).set_index("trial_id")["value"]
+    assert trials(store) == list("abcd") and history.to_dict() == {"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.2, "e": 0.4}
+
+
 def test_sample_grids_and_logs_move_with_their_trials(store: Store) -> None:
     for trial in "abcd":
         store.write_sample_grids("grid", trial, {"samples.png": b"old"})

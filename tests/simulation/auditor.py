@@ -43,9 +43,9 @@ from tests.simulation.stored import (
     merged,
     model_path,
     request_path,
+    rows_archived,
     rows_in,
     trial_of,
-    trials_archived,
     unwritten_of_searches,
 )
 from tests.simulation.sweeps import Kind
@@ -220,7 +220,7 @@ class Auditor:
     def _is_archived(self, trial: str) -> bool:
         """Whether `--fresh` has archived a row of the trial."""
         if trial not in self._archived:
-            self._archived = trials_archived(contents(self.memory))
+            self._archived = frozenset(rows_archived(contents(self.memory)))
         return trial in self._archived
 
     def _judge_new(self, path: str, rows: Sequence[Row]) -> None:
@@ -272,13 +272,16 @@ class Auditor:
         self._begun_requests.add(request.preset or "")
         self._drivers.add(client)
 
-    def command_ended(self, client: Client, status: int | None) -> None:
-        """Judge a command that is no driver."""
+    def command_ended(self, client: Client, status: int | None, archived: Mapping[str, Row]) -> None:
+        """Judge a command that is no driver. `archived`: the rows that it was to bring back."""
         self._cut_off = self._cut_off or status is None
         alone = not any(not each.dead for each in self._drivers)
         left = [path for path in contents(self.memory) if path.startswith(OF_SWEEP)]
         if client.command == "rm" and status == 0 and alone and left:
             self.note(f"{client.name} has left {left}")
+        lacking = [trial for trial, row in archived.items() if self.seen.get(trial) != row["status"]]
+        if status == 0 and alone and lacking:
+            self.note(f"{client.name} has not brought back {lacking}")
 
     def started(self, client: Client, machines: Machines, task: CohortTask, outstanding: Mapping[str, float]) -> None:
         for kind, taken in outstanding.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -27,6 +27,7 @@ FUNCTIONS_SINCE = 1_796_000_000_000
 
 
 COMMANDS = ("rm", "merge")
+"""Commands that any world may have."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Command:
     """A command beside the drivers of a session."""
 
     name: str
-    """One of `COMMANDS`."""
+    """One of `COMMANDS`, or `restore`."""
     after: float
     """Seconds after the beginning of the session."""
     die_at: tuple[int, bool] | None = None
@@ -179,14 +180,24 @@ def drawn(
     return scenario
 
 
-def add_commands(scenario: Scenario, random: Random) -> None:
-    """Add commands to the sessions of a world whose store answers and whose machines do not sleep."""
+def add_commands(scenario: Scenario, random: Random, restores: Random) -> None:
+    """Add commands to the sessions of a world whose store answers and whose machines do not sleep. `restores` decides
+    on those that bring back what `--fresh` has archived."""
     asleep = any(session.sleeps[1] or session.falls_asleep for session in scenario.sessions)
-    if random.random() >= 0.2 or asleep or scenario.faults.silent or scenario.faults.outage[1]:
+    if asleep or scenario.faults.silent or scenario.faults.outage[1]:
+        return
+    if any(session.fresh for session in scenario.sessions) and restores.random() < 0.5:
+        for session in scenario.sessions[1:]:
+            session.commands += (_command(restores, ("restore",)),)
+    if random.random() >= 0.2:
         return
     names = COMMANDS[:1] if scenario.mishaps.poisoned else COMMANDS  # the other store's trials have all been trained
     for session in scenario.sessions:
         for _ in range(random.choice((0, 1, 1, 2))):
-            after = random.choice((random.uniform(0.0, 3.0), random.expovariate(1 / 100)))
-            die_at = (int(random.expovariate(1 / 20)) + 1, random.random() < 0.5) if random.random() < 0.4 else None
-            session.commands += (Command(random.choice(names), after, die_at),)
+            session.commands += (_command(random, names),)
+
+
+def _command(random: Random, names: Sequence[str]) -> Command:
+    after = random.choice((random.uniform(0.0, 3.0), random.expovariate(1 / 100)))
+    die_at = (int(random.expovariate(1 / 20)) + 1, random.random() < 0.5) if random.random() < 0.4 else None
+    return Command(random.choice(names), after, die_at)

@@ -17,7 +17,7 @@ from tests.simulation.files import Memory, contents
 
 TRIALS, HISTORY, HALVED = "trials/sweep=simulated/", "history/sweep=simulated/", "cuts/sweep=simulated/halved/"
 MODELS, BEST, UNWRITTEN = "models/sweep=simulated/", "models/best/", "models/unwritten/"
-MODEL_SUFFIX, ANALYSES, REQUESTS = ".safetensors", "looks/", "requests/simulated/"
+ARCHIVES, MODEL_SUFFIX, ANALYSES, REQUESTS = "_replaced/", ".safetensors", "looks/", "requests/simulated/"
 CUT = ("cohort", "cohort_size", "preset")
 """Columns that say in which cohort a trial was trained, which depends on whether cohorts were halved, and by which
 request first."""
@@ -64,10 +64,10 @@ def is_function(row: Row) -> bool:
     return ":" in row["method"]
 
 
-def trials_archived(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The trials of which `--fresh` has archived a row."""
-    paths = (path for path in files if path.startswith("_replaced/") and f"/{TRIALS}" in path)
-    return frozenset(row["trial_id"] for path in paths for row in rows_in(files[path]))
+def rows_archived(files: Mapping[str, bytes], time: str = "") -> dict[str, Row]:
+    """Trial -> a row of it that `--fresh` has archived, at whatever time or at one."""
+    paths = (path for path in files if path.startswith(f"{ARCHIVES}{time}") and f"/{TRIALS}" in path)
+    return merged(rows_in(files[path]) for path in paths)
 
 
 def request_path(request: str) -> str:

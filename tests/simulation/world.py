@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from sweeper import version
-from sweeper.commands import conclusion, merge, rm
+from sweeper.commands import conclusion, merge, restore, rm
 from sweeper.commands.sweep_run import SweepRun
 from sweeper.errors import ClusterError, SpecError, StoreError, error_line
 from sweeper.execution.signals import StopSignal
@@ -32,6 +32,7 @@ from sweeper.search import journal
 from sweeper.storage import archive, merging, parquet_files, requests, store
 from sweeper.storage.layout import report_path
 from sweeper.storage.load import load
+from sweeper.storage.store import Store
 from tests.simulation import functions, sweeps, training
 from tests.simulation.auditor import Auditor
 from tests.simulation.backend import MISHAPS, OF_MACHINES, Machines, Mishaps, Observed, SimulatedBackend
@@ -47,7 +48,7 @@ from tests.simulation.scenario import (
     add_commands,
     drawn,
 )
-from tests.simulation.stored import TRIALS, Expected, best_rows, table_in, trials_archived
+from tests.simulation.stored import ARCHIVES, TRIALS, Expected, Row, best_rows, rows_archived, table_in
 from tests.simulation.tracker import SimulatedTracker
 from tests.simulation.training import CannedCohort, Watchdog
 from trainables.functions import cohort
@@ -232,19 +233,24 @@ class World:
         client = Client(f"admin{name} {command.name}", die_at=command.die_at, command=command.name)
 
         def act() -> None:
-            status = None
+            status, archived = None, dict[str, Row]()
             self.time.current.files = lambda uri: SimulatedFiles(
                 self.memory, client, self.runtime(client), uri.removeprefix(BUCKET)
             )
             try:
                 if command.name == "rm":
                     status = rm.main(["simulated", "--store", f"{BUCKET}{ROOT}", "--yes"])
-                else:
+                elif command.name == "merge":
                     status = merge.main([f"{BUCKET}{OTHER}", f"{BUCKET}{ROOT}"])
+                elif times := sorted(path.split("/")[1] for path in contents(self.memory) if path.startswith(ARCHIVES)):
+                    archived |= rows_archived(contents(self.memory), times[-1])
+                    status = restore.main(["simulated", times[-1], "--store", f"{BUCKET}{ROOT}"])
+                else:
+                    status = 0
             finally:
                 self.time.say(f"{client.name} has {'died' if status is None else f'ended with status {status}'}")
                 client.dead = True
-                self.auditor.command_ended(client, status)
+                self.auditor.command_ended(client, status, archived)
 
         process = self.time.begin(client.name, act, client, command.after)
         client.on_death = process.kill
@@ -310,7 +316,7 @@ class World:
             rows = load("simulated", own)
             self.auditor.loaded([*zip(rows["trial_id"], rows["status"], strict=True)], since)
         except StoreError as error:
-            if self.auditor.seen and not trials_archived(contents(self.memory)):
+            if self.auditor.seen and not rows_archived(contents(self.memory)):
                 self.auditor.note(f"a reader cannot load the rows: {error}")
         finally:
             self.readers -= 1
@@ -375,6 +381,7 @@ def simulated(time: Time, reports: bool = False, compacts: bool = False, figures
         patched.setattr(page, "_writing", Lock(time))
         for module in (rm, merge):
             patched.setattr(module, "Files", lambda uri: time.current.files(uri))
+        patched.setattr(restore, "Store", lambda uri: Store(time.current.files(uri)))
         for module in (parquet_files, archive, requests, store, merging):
             patched.setattr(module, "table_to_parquet", _encoded)
             patched.setattr(module, "parquet_to_table", _decoded, raising=False)
@@ -431,7 +438,7 @@ def scenario_of(seed: int) -> Scenario:
     functions = Random(f"functions {seed}") if seed >= FUNCTIONS_SINCE else None
     scenario = drawn(Random(f"scenario {seed}"), Random(f"kinds {seed}"), functions, expected)
     scenario.figures = Random(f"figures {seed}").random() < 0.2
-    add_commands(scenario, Random(f"commands {seed}"))
+    add_commands(scenario, Random(f"commands {seed}"), Random(f"restores {seed}"))
     return scenario
 
 

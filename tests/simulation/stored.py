@@ -70,6 +70,11 @@ def rows_archived(files: Mapping[str, bytes], time: str = "") -> dict[str, Row]:
     return merged(rows_in(files[path]) for path in paths)
 
 
+def trials_labelled(data: bytes) -> list[str]:
+    """The trials that a file of a cohort names in its first line."""
+    return list(json.loads(data.partition(b"\n")[0].removeprefix(b"trials ")))
+
+
 def request_path(request: str) -> str:
     """Path of the list of a request."""
     return f"{REQUESTS}{request}.parquet"

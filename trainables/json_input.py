@@ -150,7 +150,7 @@ def _replaced(value: Any, path: Sequence[int | str], by: Any) -> Any:
     """Return the value with what is at a path in it replaced."""
     if not path:
         return by
-    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied: Any = dict(value) if isinstance(value, dict) else list(value)
     copied[path[0]] = _replaced(value[path[0]], path[1:], by)
     return copied
 

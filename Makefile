@@ -39,7 +39,7 @@ test: lint
 soak: FIRST_WORLD := 49000000
 soak: install
 	$(PYTEST) -m soak
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation --worlds 320 --first-seed $(FIRST_WORLD)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation --worlds 500 --first-seed $(FIRST_WORLD)
 
 # Every crash of small sweeps, an hour of worlds that nobody has seen, and deliberate faults that worlds must find.
 nightly: SIMULATION := OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulation

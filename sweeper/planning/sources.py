@@ -31,7 +31,7 @@ class TrainedElsewhere:
 
 
 RecordHalved = Callable[[str], None]
-"""Takes the id of a cohort that was halved, and its parts."""
+"""Takes the id of a cohort that was halved."""
 
 
 class CohortSource:

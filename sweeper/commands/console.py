@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, Subcommand] = {
         "train one trial in this process: debug it, profile it, overfit a few examples", interruptible=True
     ),
     "best": Subcommand("say which setting is best and where its model is; train it again with fresh seeds"),
-    "table": Subcommand("print the tables of a request as Markdown, LaTeX or CSV"),
+    "table": Subcommand("print the tables of a request as Markdown, HTML, LaTeX or CSV"),
     "figure": Subcommand("draw the heatmaps and trajectories of a request as PDF, SVG or PNG"),
     "compare": Subcommand("compare two requests, presets or stores trial by trial"),
     "claims": Subcommand("judge the claims of the papers by the rows of a store"),

@@ -22,7 +22,7 @@ from sweeper.report import tables
 from sweeper.report.answers import find_request, shown_of
 from sweeper.report.figures import Made, Shown, made
 from sweeper.report.kinds import read_figures
-from sweeper.report.tables import PARTS, Format
+from sweeper.report.table_documents import NUMBERS, PARTS, Format
 from sweeper.storage.files import Files
 from sweeper.storage.layout import end_text_path, file_name
 
@@ -120,16 +120,16 @@ def documents(
     """Return the tables of a request that have a trial, by default of that with the latest row. Raises StoreError if
     there are no rows, and SpecError if there is no such request or table.
 
-    `columns`: the parts of a cell, or the columns of CSV; None shows all. `caption`, `labels`: see `tables.Style` and
-    `Table.labels`.
+    `columns`: the parts of a cell, or the columns of CSV; None shows all. `caption`, `labels`: see `table_documents.Style`
+    and `Table.labels`.
     """
     shown, chosen = chosen_tables(name, preset=preset, changes=changes, table=table, store=store)
     if form == "csv" and len(chosen) > 1:
         names = ", ".join(each.name for each in chosen)
         raise SpecError(f"--format csv writes one table, which --table must name: {names}")
     if form == "csv" and (caption is not None or labels):
-        raise SpecError("--caption and --label are for Markdown and LaTeX, but got --format csv")
-    known = tables.NUMBERS if form == "csv" else PARTS
+        raise SpecError("--caption and --label are for Markdown, HTML and LaTeX, but got --format csv")
+    known = NUMBERS if form == "csv" else PARTS
     for wrong in (each for each in columns or () if each not in known):
         raise SpecError(unknown("value of --columns", wrong, known))
     shown = replace(shown, spread=spread)

@@ -26,7 +26,7 @@ from sweeper.report import charts
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.report.page import document, publish
-from sweeper.report.tables import FORMULA_STARTS
+from sweeper.report.table_documents import FORMULA_STARTS
 from sweeper.storage.layout import leases_folder
 from sweeper.storage.lease import Content
 from sweeper.storage.requests import RequestRows, write_request

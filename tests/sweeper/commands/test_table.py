@@ -17,7 +17,7 @@ from scipy import stats
 import sweeper
 from sweeper.commands import table
 from sweeper.definition import Grid, Heatmap, Metric, Search, SpecError, Sweep, Table
-from sweeper.report import tables
+from sweeper.report import table_documents
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
 from sweeper.storage.layout import end_text_path
@@ -141,7 +141,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_siz
 def test_latex_compiles_whatever_the_labels_and_the_caption_are(label: str, key: str, caption: str) -> None:
     labels = {"vje": label, "method": key}
     for own in (None, caption, ""):
-        text = tables.latex(CELLS, replace(ACCURACY, labels=labels), style=tables.Style(caption=own))
+        text = table_documents.latex(CELLS, replace(ACCURACY, labels=labels), style=table_documents.Style(caption=own))
         check_latex(text)
         assert (r"\begin{table}" in text) is (own != "") and ("% accuracy: mean" in text) is (own is not None)
 
@@ -156,19 +156,19 @@ CELLS = pd.DataFrame(
 
 
 def test_bold_is_the_best_number_that_is_shown_and_the_choice_has_its_own_mark() -> None:
-    text = tables.latex(CELLS, ACCURACY)
+    text = table_documents.latex(CELLS, ACCURACY)
     assert r"vje & 90.00 & ~[85.00, 95.00]$^{*}$ \\" in text
     assert r"byol & \textbf{90.50} & ~[90.00, 91.00]$^\circ$ (paper 80.00, +10.50) \\" in text
     said = "bold: the best mean of its column among those not told apart; $^{*}$ chosen on validation images"
     assert said in text and "$^\\circ$ not told apart from the best" in text
-    assert "**90.50**" in (source := tables.markdown(CELLS, ACCURACY)) and "90.00 [85.00, 95.00]\\*" in source
-    equal = tables.latex(CELLS.assign(mean=[0.90499, 0.90501]), ACCURACY)
+    assert "**90.50**" in (source := table_documents.markdown(CELLS, ACCURACY)) and "90.00 [85.00, 95.00]\\*" in source
+    equal = table_documents.latex(CELLS.assign(mean=[0.90499, 0.90501]), ACCURACY)
     assert equal.count(r"\textbf{90.50}") == 2, "numbers that are shown as equal are equally bold"
-    apart = tables.latex(CELLS.assign(mark=["*", ""]), ACCURACY)
+    apart = table_documents.latex(CELLS.assign(mark=["*", ""]), ACCURACY)
     assert r"\textbf{90.00}" in apart and r"\textbf{90.50}" not in apart, "it is told apart from the best"
-    lacking = tables.latex(CELLS.assign(mean=math.nan), ACCURACY)
+    lacking = table_documents.latex(CELLS.assign(mean=math.nan), ACCURACY)
     assert r"\textbf" not in lacking and "vje & --" in lacking, "what was chosen has no number on test images"
-    of_test = tables.latex(CELLS.assign(criterion="probe_z", mean=[0.92, 0.905]), ACCURACY)
+    of_test = table_documents.latex(CELLS.assign(criterion="probe_z", mean=[0.92, 0.905]), ACCURACY)
     assert "$^{*}$" not in of_test and r"\textbf{92.00}" in of_test
 
 
@@ -235,12 +235,12 @@ def test_a_search_has_a_table_of_the_best_settings_of_its_studies(tmp_path: Path
     [
         (BOTH, ["--table", "acuracy"], "no table 'acuracy' (did you mean 'accuracy'?); there are: accuracy, losses"),
         (BOTH, ["--format", "csv"], "--format csv writes one table, which --table must name: accuracy, losses"),
-        (BOTH, ["--format", "docx"], "no value of --format 'docx'; there are: markdown, latex, csv"),
+        (BOTH, ["--format", "docx"], "no value of --format 'docx'; there are: markdown, html, latex, csv"),
         (BOTH, ["--preset", "paper"], "no rows of preset 'paper'; there are: digits"),
         (BOTH, ["--out", "nowhere/table.md"], "--out nowhere/table.md cannot be written: No such file or directory"),
         (BOTH, ["--columns", "mean,n"], "no value of --columns 'n'; there are: mean, spread, iqm, count, paper"),
         (BOTH[:1], ["--format", "csv", "--columns", "spread"], "no value of --columns 'spread'; there are: mean, low"),
-        (BOTH[:1], ["--format", "csv", "--caption", "x"], "--caption and --label are for Markdown and LaTeX, but got"),
+        (BOTH[:1], ["--format", "csv", "--caption", "x"], "--caption and --label are for Markdown, HTML and LaTeX, but got"),
         (BOTH, ["--label", "Ours"], "--label takes KEY=VALUE, but got 'Ours'"),
         ((Table("bad", ("method",), (PROBE,)),), ["--store", "empty"], "no trials of sweep 'ssl_benchmark'"),
     ],

@@ -1,6 +1,7 @@
 import math
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from scipy import stats
 from sweeper.definition import Metric, SpecError
 from sweeper.definition.figures import Table
 from sweeper.report.figures import PresetFigures, Shown
-from sweeper.report.tables import average, caption, has_trials, markdown, on_page, text, write
+from sweeper.report.table_documents import caption, html_table, markdown, text
+from sweeper.report.tables import average, has_trials, on_page, write
 from sweeper.results.replicates import MEASURED
 from sweeper.results.sentences import Over
 from sweeper.storage.files import Files
@@ -177,6 +179,39 @@ def test_the_source_of_the_markdown_is_aligned_and_escaped(rows):
     assert title == "# probe" and caption_line == "mean [95 % interval] over 3 replicates"
     assert len({len(line) for line in lines}) == 1
     assert [line[0] for line in parsed(source)[1:]] == ["a|b\\|c", "a|b\\|c", "x*y <z>`"]
+
+
+class _Cells(HTMLParser):
+    """Collects the text of the cells of an HTML table, row by row."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data.strip("\n")
+
+
+def test_html_has_the_cells_of_the_markdown_and_no_markup_of_a_value(rows):
+    rows["method"] = rows["method"].map({"vje": "<script>", "simclr": "a&b"})
+    table = published({("<script>", 3.0, "svhn"): {"knn": 78.93}})
+    cells = average(rows, table, "paper").assign(mark="", criterion="knn")
+    cells.loc[cells["count"] > 0, "mark"] = "*"
+    source = html_table(cells, table)
+    assert "<script>" not in source and "<b>" in source and "<caption>probe: mean [95 % interval] over" in source
+    expected, found = parsed(markdown(cells, table)), _Cells(source).rows
+    assert [row[:2] for row in found] == [row[:2] for row in expected] and found[0] == expected[0]
+    assert [[numbers(cell) for cell in row[2:]] for row in found[1:]] == [
+        [numbers(cell) for cell in row[2:]] for row in expected[1:]
+    ]
 
 
 def test_a_value_that_rounds_to_zero_is_written_as_zero():

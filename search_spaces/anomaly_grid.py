@@ -75,9 +75,11 @@ SWEEP = Sweep(
         ),
     },
     figures=(
-        Heatmap(JOINT, "beta", "nu", PUBLISHED, presets=GRIDS),
+        Heatmap(JOINT, "beta", "nu", PUBLISHED, presets=GRIDS, place="Fig. 4"),
         *(
-            Heatmap(Metric(name, "maximize"), "beta", "nu", PUBLISHED_AT_OPTIMUM.get(name, {}), presets=GRIDS)
+            Heatmap(
+                Metric(name, "maximize"), "beta", "nu", PUBLISHED_AT_OPTIMUM.get(name, {}), presets=GRIDS, place="5.3"
+            )
             for name in ("auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy")
         ),
         Table(
@@ -87,9 +89,16 @@ SWEEP = Sweep(
             presets=("paper",),
             selections=NAMED,
             published={"paper": {(name,): {"auroc_joint": figure} for name, figure in claimed.TABLE_3.items()}},
+            place="Table 3",
         ),
-        Table("gaussian", ("normal_class",), (JOINT, Metric("posterior_variance")), presets=("paper_gaussian",)),
-        Heatmap(JOINT, "setting", "nu", presets=("controls",), selections=SETTINGS),
+        Table(
+            "gaussian",
+            ("normal_class",),
+            (JOINT, Metric("posterior_variance")),
+            presets=("paper_gaussian",),
+            place="5.3",
+        ),
+        Heatmap(JOINT, "setting", "nu", presets=("controls",), selections=SETTINGS, place="5.3"),
     ),
     over="classes",
     breakdown="normal_class",

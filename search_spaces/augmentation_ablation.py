@@ -58,10 +58,13 @@ SWEEP = Sweep(
         )
     },
     figures=(
-        *(Heatmap(metric, "method", "crop_scale", presets=("digits", "cifar10")) for metric in (PROBE_MLP, KNN)),
-        Heatmap(GMM, "method", "crop_scale", presets=("cifar10",)),
         *(
-            Heatmap(metric, "model", "crop_scale", presets=("paper",), selections=MODELS)
+            Heatmap(metric, "method", "crop_scale", presets=("digits", "cifar10"), place="Fig. 6")
+            for metric in (PROBE_MLP, KNN)
+        ),
+        Heatmap(GMM, "method", "crop_scale", presets=("cifar10",), place="Fig. 6"),
+        *(
+            Heatmap(metric, "model", "crop_scale", presets=("paper",), selections=MODELS, place="Fig. 6")
             for metric in (KNN, GMM, PROBE_MLP)
         ),
     ),

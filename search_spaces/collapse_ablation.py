@@ -104,8 +104,10 @@ SWEEP = Sweep(
     figures=(
         Heatmap(PROBE_5, "failure", "state", selections=SELECTIONS),
         Heatmap(VOLUME, "failure", "state", selections=SELECTIONS),
-        Table("collapse", ("failure",), (*GEOMETRY, *ACCURACIES), columns="state", selections=SELECTIONS),
-        Table("likelihood", ("failure",), (Metric("loss_nll"),), columns="state", selections=MIXTURE_DENSITY),
+        Table("collapse", ("failure",), (*GEOMETRY, *ACCURACIES), columns="state", selections=SELECTIONS, place="O"),
+        Table(
+            "likelihood", ("failure",), (Metric("loss_nll"),), columns="state", selections=MIXTURE_DENSITY, place="G, O"
+        ),
         Table("untrained", ("encoder state",), (*GEOMETRY, *ACCURACIES), selections=UNTRAINED),
         *(
             Trajectory(name, (RANK, TRACE, NORM), by=("failure",), selections=_lines(state))

@@ -77,12 +77,14 @@ SWEEP = Sweep(
             ("shared_variance", "likelihood", "target_gradient", "radial_scale"),
             (KNN, KNN_MU, PROBE, Metric("var_mean"), Metric("var_cv"), Metric("mu_cosine"), Metric("error_auroc")),
             presets=("vje",),
+            place="3, 4",
         ),
         Table(
             "simvae_choices",
             ("method", "reconstruction_weight"),
             (PROBE_MLP, Metric("style_mean", "maximize", percent=True), COSINE, Metric("view_variance_z"), RANK, TRACE),
             presets=("simvae",),
+            place="3",
         ),
         Table(
             "gmje_choices",
@@ -93,6 +95,7 @@ SWEEP = Sweep(
                 *(Metric("predicted_error", "minimize"), Metric("predicted_coverage")),
             ),
             presets=("gmje",),
+            place="2, 3",
         ),
     ),
     over="seeds",

@@ -48,6 +48,6 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS},
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, Assumption("how many GPUs share a batch", ("workers",)))},
-    figures=(Table("accuracy", ("method",), (TOP_1, TOP_5), published={"paper": TABLE_1}),),
+    figures=(Table("accuracy", ("method",), (TOP_1, TOP_5), published={"paper": TABLE_1}, place="Table 1"),),
     claims=claimed.IMAGENET_LINEAR,
 )

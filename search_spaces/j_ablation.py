@@ -92,8 +92,8 @@ SWEEP = Sweep(
         "authors_code": assumed.RELEASED,
     },
     figures=(
-        *(Heatmap(metric, "views", "dataset", presets=OF_IMAGES) for metric in METRICS),
-        *(Heatmap(metric, "views", "batch_size", presets=OF_BATCHES) for metric in METRICS),
+        *(Heatmap(metric, "views", "dataset", presets=OF_IMAGES, place="Fig. 7") for metric in METRICS),
+        *(Heatmap(metric, "views", "batch_size", presets=OF_BATCHES, place="Fig. 7") for metric in METRICS),
     ),
     over="seeds",
     claims=claimed.J_ABLATION,

@@ -39,7 +39,9 @@ SWEEP = Sweep(
             Heatmap(metric, "form", "entropy_weight", selections=SELECTIONS)
             for metric in (PROBE_5, PROBE, COSINE, RANK)
         ),
-        Table("balance", ("form", "entropy_weight"), (COSINE, RANK, PROBE, PROBE_5), selections=SELECTIONS),
+        Table(
+            "balance", ("form", "entropy_weight"), (COSINE, RANK, PROBE, PROBE_5), selections=SELECTIONS, place="O.4"
+        ),
         Trajectory("balance", (COSINE, RANK), by=("form",), selections=SELECTIONS),
     ),
     over="seeds",

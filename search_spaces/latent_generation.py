@@ -151,6 +151,7 @@ SWEEP = Sweep(
             (CONFIDENT, COVERAGE, *GEOMETRY),
             presets=("paper",),
             published={"paper": TABLE_2},
+            place="Table 2",
             note=ceilings(128, 50),
         ),
         Table(
@@ -158,9 +159,16 @@ SWEEP = Sweep(
             ROWS,
             (CONFIDENT, COVERAGE, FRECHET, *GEOMETRY),
             presets=("digits",),
+            place="Table 2",
             note=ceilings(32, 10),
         ),
-        Table("prototypes", ("method", "prototypes"), (PROBE, CONFIDENT, COVERAGE, FRECHET), presets=("controls",)),
+        Table(
+            "prototypes",
+            ("method", "prototypes"),
+            (PROBE, CONFIDENT, COVERAGE, FRECHET),
+            presets=("controls",),
+            place="4.3",
+        ),
     ),
     claims=claimed.LATENT_GENERATION,
 )

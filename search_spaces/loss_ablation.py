@@ -41,8 +41,15 @@ SWEEP = Sweep(
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, *assumed.STL10)},
     figures=(
-        Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_6)}),
-        Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}),
+        Table(
+            "accuracy",
+            ("terms",),
+            (KNN, PROBE),
+            columns="dataset",
+            published={"paper": accuracies(TABLE_6)},
+            place="Table 6",
+        ),
+        Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}, place="Table 7"),
         Trajectory("knn", (KNN, KNN_MU), by=("terms",)),
         Trajectory("variance", VARIANCE, by=("terms",)),
     ),

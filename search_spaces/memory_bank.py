@@ -65,9 +65,9 @@ SWEEP = Sweep(
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
     figures=(
-        Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, *BANK), published={"paper": PUBLISHED}),
+        Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, *BANK), published={"paper": PUBLISHED}, place="5.2.1"),
         Table("embeddings", NEGATIVES, GEOMETRY),
-        Trajectory("training", (LOSS, PROBE, *BANK), by=NEGATIVES),
+        Trajectory("training", (LOSS, PROBE, *BANK), by=NEGATIVES, place="Fig. 8"),
         Trajectory("accuracy", (PROBE, PROBE_5, KNN), by=NEGATIVES),
     ),
     claims=claimed.MEMORY_BANK,

@@ -27,7 +27,14 @@ SWEEP = Sweep(
     paper=assumed.VJE,
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, *assumed.STL10)},
     figures=(
-        Table("accuracy", ("nu",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_5)}),
+        Table(
+            "accuracy",
+            ("nu",),
+            (KNN, PROBE),
+            columns="dataset",
+            published={"paper": accuracies(TABLE_5)},
+            place="Table 5",
+        ),
         Table("posterior", ("nu",), (KNN_MU, PROBE_MU, Metric("var_mean"), Metric("var_cv")), columns="dataset"),
         Trajectory("knn", (KNN, KNN_MU), by=("nu",)),
     ),

@@ -87,9 +87,12 @@ SWEEP = Sweep(
             reference=("vje",),
             leak=BEST_ON_TEST,
             published={"paper": CIFAR10, "fashion": FASHION_MNIST},
+            place="Table 4",
             note="numbers for pixels were chosen on test images",
         ),
-        Table("classes", ("method",), (CHOSEN,), columns="normal_class", published={"paper": BY_CLASS}),
+        Table(
+            "classes", ("method",), (CHOSEN,), columns="normal_class", published={"paper": BY_CLASS}, place="Table 3"
+        ),
         Table("scores", ("method",), SCORES),
     ),
     over="classes",

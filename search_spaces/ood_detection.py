@@ -29,8 +29,12 @@ def _tables(preset: str, sets: tuple[str, ...]) -> tuple[Table, ...]:
     joint = tuple(Metric(f"{measure}_joint_{name}", direction) for name in sets for measure, direction in MEASURES)
     aurocs = tuple(Metric(f"auroc_{score}_{name}", "maximize") for name in sets for score in SCORES)
     return (
-        Table(f"joint_{preset}", ("method",), joint, columns="dataset", listed=True, presets=(preset,)),
-        Table(f"auroc_{preset}", ("method",), aurocs, columns="dataset", listed=True, presets=(preset,)),
+        Table(
+            f"joint_{preset}", ("method",), joint, columns="dataset", listed=True, presets=(preset,), place="abstract"
+        ),
+        Table(
+            f"auroc_{preset}", ("method",), aurocs, columns="dataset", listed=True, presets=(preset,), place="abstract"
+        ),
     )
 
 

@@ -100,8 +100,9 @@ TABLE_6: Rows = {
 }
 
 
-def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "") -> Table:
-    """Methods by data set beside the paper's numbers for these metrics, whose names here end with the suffix."""
+def _table(name: str, metrics: Sequence[Metric], rows: Rows, place: str, suffix: str = "") -> Table:
+    """Methods by data set beside the numbers of a place in the paper for these metrics, whose names here end with the
+    suffix."""
     shown = tuple(Metric(f"{metric.name}{suffix}", metric.direction, percent=True) for metric in metrics)
     paper = protocols.published(rows, shown)
     of_authors = {
@@ -111,7 +112,7 @@ def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "") -
     }
     of_fashion = {cell: figures for cell, figures in paper.items() if cell[1] == "fashion_mnist"}
     published = {"paper": paper, "fashion": of_fashion, "authors_code": of_authors}
-    return Table(name, ("method",), shown, columns="dataset", presets=TABLED, published=published)
+    return Table(name, ("method",), shown, columns="dataset", presets=TABLED, published=published, place=place)
 
 
 SWEEP = Sweep(
@@ -128,10 +129,10 @@ SWEEP = Sweep(
         ),
     },
     figures=(
-        _table("mlp_probe_and_knn", (PROBE_MLP, KNN), TABLE_1),
-        _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5),
-        _table("clusters", (ARI, NMI), TABLE_6),
-        _table("clusters_in_batches", (ARI, NMI), TABLE_6, suffix="_batch64"),
+        _table("mlp_probe_and_knn", (PROBE_MLP, KNN), TABLE_1, "Table 1"),
+        _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5, "Table 5"),
+        _table("clusters", (ARI, NMI), TABLE_6, "Table 6"),
+        _table("clusters_in_batches", (ARI, NMI), TABLE_6, "Table 6", suffix="_batch64"),
         # The released code reports a probe's best epoch, chosen on test images.
         Table(
             "probes_at_best_epoch",
@@ -140,7 +141,7 @@ SWEEP = Sweep(
             columns="dataset",
             presets=TABLED,
         ),
-        Table("learning_rates", ("method", "lr"), (PROBE_MLP, COSINE), presets=("controls",)),
+        Table("learning_rates", ("method", "lr"), (PROBE_MLP, COSINE), presets=("controls",), place="A.7.4"),
     ),
     claims=claimed.SIMVAE_CONTENT,
 )

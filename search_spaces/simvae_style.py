@@ -75,7 +75,14 @@ SWEEP = Sweep(
         )
     },
     figures=(
-        Table("hair", ("method",), (PROBE_MLP, _style("hair")), presets=("paper",), published={"paper": HAIR}),
+        Table(
+            "hair",
+            ("method",),
+            (PROBE_MLP, _style("hair")),
+            presets=("paper",),
+            published={"paper": HAIR},
+            place="Fig. 4",
+        ),
         Table(
             "attributes",
             ("dataset",),
@@ -83,9 +90,16 @@ SWEEP = Sweep(
             columns="method",
             listed=True,
             presets=("paper",),
+            place="Fig. 4",
         ),
-        Table("ink_and_slant", ("method",), (PROBE_MLP, _style("ink"), _style("slant")), presets=("digits",)),
-        Table("hue", ("method",), (PROBE_MLP, _style("hue")), presets=("digits_tint",)),
+        Table(
+            "ink_and_slant",
+            ("method",),
+            (PROBE_MLP, _style("ink"), _style("slant")),
+            presets=("digits",),
+            place="Fig. 4",
+        ),
+        Table("hue", ("method",), (PROBE_MLP, _style("hue")), presets=("digits_tint",), place="Fig. 4"),
     ),
     claims=claimed.SIMVAE_STYLE,
 )

@@ -137,7 +137,14 @@ SWEEP = Sweep(
     paper=assumed.GMJE,
     assumptions={"paper": ASSUMED},
     figures=(
-        Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), presets=("paper", "digits"), published={"paper": TABLE_1}),
+        Table(
+            "accuracy",
+            METHOD,
+            (PROBE, PROBE_5, KNN),
+            presets=("paper", "digits"),
+            published={"paper": TABLE_1},
+            place="Table 1",
+        ),
         Table("embeddings", METHOD, GEOMETRY, presets=("paper", "digits")),
         Table("controls", CONTROLLED, (PROBE, PROBE_5, *STYLES), presets=("controls",)),
         Trajectory("embeddings", (KNN, RANK, COSINE), by=METHOD),

@@ -58,11 +58,16 @@ SWEEP = Sweep(
     assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, OTHERS)},
     figures=(
         Table(
-            "accuracy", METHOD_AND_WIDTH, (KNN, PROBE, KNN_MU, PROBE_MU), presets=TABLED, published={"paper": TABLE_2}
+            "accuracy",
+            METHOD_AND_WIDTH,
+            (KNN, PROBE, KNN_MU, PROBE_MU),
+            presets=TABLED,
+            published={"paper": TABLE_2},
+            place="Table 2",
         ),
         Table("weighted_knn", METHOD_AND_WIDTH, (*WEIGHTED_KNN, Metric("var_mean"), Metric("var_cv")), presets=TABLED),
-        Table("further", ("method", "blur"), (KNN, PROBE), "dataset", presets=("paper_sets", "controls")),
-        Trajectory("knn", (KNN, KNN_MU), by=METHOD_AND_WIDTH),
+        Table("further", ("method", "blur"), (KNN, PROBE), "dataset", presets=("paper_sets", "controls"), place="5.2"),
+        Trajectory("knn", (KNN, KNN_MU), by=METHOD_AND_WIDTH, place="Fig. 3"),
     ),
     claims=claimed.SSL_CIFAR10,
 )

@@ -106,9 +106,15 @@ SWEEP = Sweep(
             columns="dataset",
             selections=tuple(Selection({"model": label}, where) for label, where in MODEL.items()),
             presets=("paper",),
+            place="Figs. 4 to 7",
         ),
         Table(
-            "components", ("method", "components"), (NLL, ENERGY, BRANCHES), columns="dataset", presets=("components",)
+            "components",
+            ("method", "components"),
+            (NLL, ENERGY, BRANCHES),
+            columns="dataset",
+            presets=("components",),
+            place="5.1",
         ),
     ),
     over="seeds",

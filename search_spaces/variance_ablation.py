@@ -57,11 +57,13 @@ SWEEP = Sweep(
     },
     figures=(
         *(
-            Heatmap(metric, "model", "sigma_x2", presets=("paper",), selections=protocols.models(VAES, SETS))
+            Heatmap(
+                metric, "model", "sigma_x2", presets=("paper",), selections=protocols.models(VAES, SETS), place="Fig. 8"
+            )
             for metric in (PROBE_MLP, KNN, PROBE_LINEAR, GMM)
         ),
-        *(Heatmap(metric, "dataset", "sigma_x2", presets=("fashion",)) for metric in (PROBE_MLP, KNN)),
-        *(Heatmap(metric, "method", "sigma_x2", presets=("digits",)) for metric in (PROBE_MLP, KNN)),
+        *(Heatmap(metric, "dataset", "sigma_x2", presets=("fashion",), place="Fig. 8") for metric in (PROBE_MLP, KNN)),
+        *(Heatmap(metric, "method", "sigma_x2", presets=("digits",), place="Fig. 8") for metric in (PROBE_MLP, KNN)),
         Table(
             "posterior",
             ("dataset", "method", "sigma_x2"),

@@ -15,6 +15,7 @@ from sweeper.storage.files import Files
 
 if TYPE_CHECKING:
     from sweeper.claims.decide import Decision
+    from sweeper.claims.judging import Judged
     from sweeper.planning.plan import Plan
     from sweeper.request import Request
     from sweeper.storage.store import Store
@@ -24,6 +25,11 @@ def judge_run(files: Files, sweep: Sweep, preset: str, changes: str) -> str:
     """Judge the claims of a preset by the rows of a request, and write their table. Returns how many have each
     verdict. Raises SpecError for a claim that does not fit the preset, and StoreError."""
     return judging.counts_text(judging.write(files, sweep, preset, changes))
+
+
+def judged(files: Files, sweep: Sweep, preset: str, changes: str) -> list[Judged]:
+    """Judge the claims of a preset by the rows of a request, and write nothing. Raises as `judging.judge`."""
+    return judging.judge(files, sweep, preset, changes)
 
 
 def decision(request: Request, plan: Plan, store: Store, say: Callable[[str], None]) -> Decision:

@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "figure": Subcommand("draw the heatmaps and trajectories of a request as PDF, SVG or PNG"),
     "compare": Subcommand("compare two requests, presets or stores trial by trial"),
     "claims": Subcommand("judge the claims of the papers by the rows of a store"),
+    "report": Subcommand("write what a paper reports beside what a store says, as HTML or Markdown"),
     "export": Subcommand("write a trained model to a file"),
     "inspect": Subcommand("learn what is normal in a folder of images, and say which defects are found"),
     "score": Subcommand("score image files by a trained model, and flag those that are unlike its training images"),

@@ -398,7 +398,7 @@ def describe_sweep(reference: str) -> str:
     for preset, assumptions in assumed.items():
         lines += ["", f"settings of {preset} that are ours, and not those of {sweep.paper or 'the paper'}:"]
         for assumption in assumptions:
-            lines += _wrapped(_assumption_text(assumption), "  ", "    ")
+            lines += _wrapped(assumption.text.replace("`", ""), "  ", "    ")
     if assumed and (others := [preset for preset in sweep.presets if preset not in assumed]):
         lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
     lines += ["", "figures and tables:"]
@@ -422,7 +422,7 @@ def describe_ours() -> str:
                 name = sweep.name if preset == next(iter(sweep.presets)) else f"{sweep.name}:{preset}"
                 for assumption in assumptions:
                     found.setdefault(assumption, []).append(name)
-        items = [f"{_assumption_text(assumption, '`')} ({_all(names, sweeps)})" for assumption, names in found.items()]
+        items = [f"{assumption.text} ({_all(names, sweeps)})" for assumption, names in found.items()]
         parts.append("\n".join([f"{paper}:", "", *(line for item in items for line in _wrapped(item, "- ", "  "))]))
     return "\n\n".join(parts)
 
@@ -434,15 +434,6 @@ def _all(names: Sequence[str], sweeps: Sequence[Sweep]) -> str:
     if len(missing) > 1 or len(sweeps) < 4:
         return ", ".join(names)
     return "; ".join([f"all but {missing[0]}" if missing else "all", *others])
-
-
-def _assumption_text(assumption: Assumption, quote: str = "") -> str:
-    """Text such as `tau, ema of moco_v2: the paper gives none`."""
-    keys, methods = (
-        ", ".join(f"{quote}{name}{quote}" for name in names) for names in (assumption.keys, assumption.methods)
-    )
-    subject = " of ".join(filter(None, (keys, methods)))
-    return f"{subject}: {assumption.why}" if subject else assumption.why
 
 
 def _varied(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:

@@ -1,35 +1,29 @@
 """`sweeper figure NAME`: the figures of a request for a paper, as PDF or SVG."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from sweeper.commands.command_line import EXIT_OK, Parser, add_request, command_line
-from sweeper.definition import Heatmap, Trajectory, registry
+from sweeper.definition import registry
 from sweeper.definition.figures import Figure
 from sweeper.definition.metric import SPREADS, Spread
 from sweeper.definition.space import unknown
 from sweeper.errors import SpecError
 from sweeper.option_values import one_of
 from sweeper.printing import print
-from sweeper.report import heatmaps, trajectories
 from sweeper.report.answers import find_request, shown_of
 from sweeper.report.charts import Drawing, Form
-from sweeper.report.figures import Shown, made
-from sweeper.report.kinds import read_figures
+from sweeper.report.figures import made
+from sweeper.report.kinds import DRAWN, read_figures
 from sweeper.report.publish import about, history_of
 from sweeper.storage.files import Files
 
 ABOUT = "Draw the heatmaps and trajectories of a request, and print their captions. PDF and SVG stay sharp in any size."
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
 FORMS, KINDS_OF_SPREAD = get_args(Form), tuple(SPREADS)
-DRAWN: Mapping[type[Figure], Callable[[Shown, Any], Drawing]] = {
-    Heatmap: heatmaps.draw,
-    Trajectory: trajectories.draw,
-}
-"""Kind of figure -> what draws it."""
 
 
 @command_line()

@@ -120,8 +120,8 @@ def documents(
     """Return the tables of a request that have a trial, by default of that with the latest row. Raises StoreError if
     there are no rows, and SpecError if there is no such request or table.
 
-    `columns`: the parts of a cell, or the columns of CSV; None shows all. `caption`, `labels`: see `table_documents.Style`
-    and `Table.labels`.
+    `columns`: the parts of a cell, or the columns of CSV; None shows all. `caption`, `labels`: see
+    `table_documents.Style` and `Table.labels`.
     """
     shown, chosen = chosen_tables(name, preset=preset, changes=changes, table=table, store=store)
     if form == "csv" and len(chosen) > 1:

@@ -40,6 +40,8 @@ class Figure(ABC):
     """The presets that have this figure; empty means all."""
     selections: tuple[Selection, ...] = ()
     """The trials to show, in the order of their labels; empty means all, without labels."""
+    place: str = ""
+    """The place in the paper that it repeats, e.g. `Table 2` or `Fig. 4, 5.3`; empty if the paper has none such."""
 
     needed: ClassVar[bool] = False
     """Whether a request must report all that it shows. Others may show what only some trials report."""

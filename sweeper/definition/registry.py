@@ -7,13 +7,14 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
 from sweeper.definition.function_sweep import FunctionSweep, name_of_command, sweep_of_function
+from sweeper.definition.paper import Paper
 from sweeper.definition.space import parts_of
 from sweeper.definition.sweep import Sweep
 from sweeper.definition.user_code import search_folder
@@ -37,6 +38,12 @@ _folder_of: dict[str, str] = {}
 def names() -> list[str]:
     """Return the sorted names of all sweeps: the modules of `search_spaces` that do not begin with `_`."""
     return sorted(module.name for module in pkgutil.iter_modules(map(str, _folders())) if module.name[0] != "_")
+
+
+def papers() -> Mapping[str, Paper]:
+    """Return name in commands -> paper, of those that the sweeps that ship repeat."""
+    found: Mapping[str, Paper] = importlib.import_module("search_spaces._papers").PAPERS
+    return found
 
 
 def find(reference: str) -> Sweep:

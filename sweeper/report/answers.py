@@ -183,12 +183,22 @@ def find_request(
     """Return a request of a sweep in a store, by default that with the latest row, and the columns of its rows. Those
     of best settings that were trained again count only with `trained_again`. Raises StoreError if there are no rows,
     and SpecError if there is no such request."""
-    table = StoreReader(files).rows(name)
-    if table is None:
+    stored, columns = requests_of(files, name)
+    if columns is None:
         raise absent(files, TRIALS, name)
-    rows = in_order_of_ends(table)
-    stored = [each for each in stored_requests(files, name, rows)[0] if trained_again or not is_again(each.preset)]
-    return _chosen_request(stored, preset, changes), columns_of(table.schema)
+    own = [each for each in stored if trained_again or not is_again(each.preset)]
+    return _chosen_request(own, preset, changes), columns
+
+
+def requests_of(files: Files, name: str) -> tuple[list[StoredRequest], Columns | None]:
+    """Return the requests of a sweep that have rows, that with the latest first, and the columns of the rows; none
+    without rows."""
+    table = StoreReader(files).rows(name)
+    return (
+        ([], None)
+        if table is None
+        else (stored_requests(files, name, in_order_of_ends(table))[0], columns_of(table.schema))
+    )
 
 
 def shown_of(

@@ -4,6 +4,7 @@ A description has holes for what depends on the rows: data, titles, ranges, size
 `fill` puts values into them here, and `filled` in `charts.js` does so in a browser, where filters and axes are chosen.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -95,14 +96,31 @@ class Drawing:
         """Return it as a file. A `bare` one lacks its title, and the white space around it."""
         import vl_convert  # here: as above
 
-        drawn = replace(self, values={**self.values, "title": None, "padding": 2}) if bare else self
+        drawn = self._bare if bare else self
         if form == "png":
             return drawn.png
         filled = _light(drawn.chart, drawn.values)
         if form == "svg":
-            return str(vl_convert.vegalite_to_svg(filled, vl_version=VERSION)).encode()
+            return _svg(filled)
         picture: bytes = vl_convert.vegalite_to_pdf(filled, vl_version=VERSION)
         return picture
+
+    def inline(self, name: str) -> str:
+        """Return it as an SVG element without its title, for an HTML page whose style has `COLOURS` as variables, and
+        in which no other picture has this name."""
+        variables = {colour: f"var(--{colour})" for colour in COLOURS["light"]}
+        source = _svg(_light(self.chart, {**variables, **self._bare.values})).decode()
+        return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", source)
+
+    @property
+    def _bare(self) -> "Drawing":
+        return replace(self, values={**self.values, "title": None, "padding": 2})
+
+
+def _svg(filled: Any) -> bytes:
+    import vl_convert  # here: as above
+
+    return str(vl_convert.vegalite_to_svg(filled, vl_version=VERSION)).encode()
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ definition of the sweep, which may be code of the user that cannot be found any 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Protocol, get_args, get_type_hints
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from sweeper.definition.space import Value
 from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.printing import printable_values
 from sweeper.report import heatmaps, rankings, tables, trajectories
-from sweeper.report.charts import Chart
+from sweeper.report.charts import Chart, Drawing
 from sweeper.report.figures import Parameter, PresetFigures, Shown
 from sweeper.storage.files import Files, checked_record
 from sweeper.storage.layout import page_views_folder
@@ -49,6 +49,11 @@ KINDS: Mapping[type[Figure], FigureKind] = {
     Trajectory: trajectories,
 }
 """In the order of their sections on a page."""
+DRAWN: Mapping[type[Figure], Callable[[Shown, Any], Drawing]] = {
+    Heatmap: heatmaps.draw,
+    Trajectory: trajectories.draw,
+}
+"""Kind of figure -> what draws it, of those that are a picture."""
 MAX_FIGURES, MAX_PUBLISHED = 500, 20_000
 """Most figures of a kind, grids, selections or metrics of a file that is read, and most published values of one."""
 

@@ -19,6 +19,7 @@ from sweeper.definition.sweep import SEEDS, Repeats
 from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import DASH, ValueText, format_metric, format_value, plain_text, signed, text_table
+from sweeper.report.table_documents import Columns, as_cells
 from sweeper.results.best import chosen_scores
 from sweeper.results.estimates import improvement, known_interval
 from sweeper.results.replicates import (
@@ -69,6 +70,24 @@ def on_page(shown: Shown, ranking: Ranking) -> dict[str, Any] | None:
         "rows": list(ranking.rows),
         "texts": {spread: columns_of(ranked, ranking, shown.value_text, spread) for spread in SPREADS},
     }
+
+
+def captioned(shown: Shown, ranking: Ranking) -> tuple[str, Columns] | None:
+    """Return the caption and the columns of a ranking, as documents have them; None if no row has a value."""
+    rows, clause = shown.of_best_settings(shown.rows_of(ranking), ranking)
+    ranked = rank(rows, ranking, shown.preset.preset, shown.preset.repeats)
+    if not ranked["tasks"].any():
+        return None
+    return caption(ranked, ranking, clause, shown.spread), as_cells(
+        columns_of(ranked, ranking, shown.value_text, shown.spread)
+    )
+
+
+def published_columns(ranking: Ranking, preset: str) -> Columns:
+    """Return the columns of the papers' figures alone."""
+    none = pd.DataFrame(columns=[*ranking.axes, *(metric.name for metric in ranking.shown)])
+    texts = columns_of(rank(none, ranking, preset), ranking)
+    return as_cells({name: texts[name] for name in (*ranking.rows, "published")})
 
 
 def rank(rows: pd.DataFrame, ranking: Ranking, preset: str, repeats: Repeats = SEEDS) -> pd.DataFrame:

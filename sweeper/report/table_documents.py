@@ -42,6 +42,8 @@ class CellText:
     """What follows the mark."""
     bold: bool = False
     """Whether the mean is the best one of its column among those that are not told apart from the best."""
+    kind: str = ""
+    """Class of the mean in HTML, of those of the pages' style."""
 
     def __str__(self) -> str:
         return f"{self.mean}{self.after}{self.mark}{self.rest}"
@@ -49,6 +51,13 @@ class CellText:
 
 Columns = dict[str, list[CellText]]
 """Heading of a column -> each of its cells."""
+
+
+def as_cells(texts: Mapping[str, Sequence[str]]) -> Columns:
+    """Return columns of text as columns of cells."""
+    return {name: [*map(CellText, own)] for name, own in texts.items()}
+
+
 PARTS = ("mean", "spread", "iqm", "count", "paper")
 """What a cell shows: its mean, the interval or deviation, the interquartile mean, how many trials have a value where
 some lack one, and the paper's figure."""
@@ -93,9 +102,9 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 def markdown(cells: pd.DataFrame, table: Table, over: Over = NO_NOUNS, style: Style = PLAIN) -> str:
     """Return a Markdown document: a title, the caption and the table."""
     about = caption(cells, table, over, style.spread, printed=True)
-    heads = [f"# {_escaped(table.name)}", "", about]
+    heads = [f"# {escaped(table.name)}", "", about]
     if style.caption is not None:
-        heads = [_comment(about), *["", _escaped(style.caption)] * bool(style.caption)]
+        heads = [_comment(about), *["", escaped(style.caption)] * bool(style.caption)]
     return "\n".join([*heads, "", columns_markdown(printed_columns(cells, table, style)), ""])
 
 
@@ -109,7 +118,7 @@ def html_table(cells: pd.DataFrame, table: Table, over: Over = NO_NOUNS, style: 
 
 def columns_markdown(columns: Columns) -> str:
     """Return columns as a Markdown table."""
-    texts = {_escaped(name): [*map(_markdown_cell, own)] for name, own in columns.items()}
+    texts = {escaped(name): [*map(_markdown_cell, own)] for name, own in columns.items()}
     return tabulate(texts, headers="keys", tablefmt="github", disable_numparse=True)
 
 
@@ -366,11 +375,13 @@ def _cell_text(cell: dict[Any, Any], digits: int | None, style: Style) -> CellTe
     return CellText(DASH if math.isnan(mean) else rounded(mean), cell.get("mark", ""), after, rest)
 
 
-def _escaped(cell: str) -> str:
-    return _escape(" ".join(cell.split()))
+def escaped(text: str) -> str:
+    """Return text for Markdown in one line."""
+    return escape(" ".join(text.split()))
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Return text for Markdown, with its spaces as they are."""
     return re.sub(r"([\\|*`<])", r"\\\1", printable(text))
 
 
@@ -385,6 +396,7 @@ def _comment(text: str) -> str:
 
 def _html_cell(cell: CellText) -> str:
     mean = f"<b>{html_text(cell.mean)}</b>" if cell.bold else html_text(cell.mean)
+    mean = f'<span class="{cell.kind}">{mean}</span>' if cell.kind else mean
     small = (f" <small>{text}</small>" for part in (cell.after, cell.rest) if (text := html_text(part).lstrip(", ")))
     return "".join([mean, html_text(cell.mark), *small])
 
@@ -403,8 +415,8 @@ def _csv_cell(value: object) -> object:
 
 
 def _markdown_cell(cell: CellText) -> str:
-    mean = f"**{_escaped(cell.mean)}**" if cell.bold else _escaped(cell.mean)
-    return mean + "".join(_escape(part) for part in (cell.after, cell.mark, cell.rest))
+    mean = f"**{escaped(cell.mean)}**" if cell.bold else escaped(cell.mean)
+    return mean + "".join(escape(part) for part in (cell.after, cell.mark, cell.rest))
 
 
 def _latex_row(cells: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from sweeper.report.table_documents import (
     NUMBERS,
     PARTS,
     PLAIN,
+    Columns,
     Format,
     Style,
     caption,
@@ -31,6 +32,7 @@ from sweeper.report.table_documents import (
     latex,
     markdown,
     numbers_of,
+    printed_columns,
     text,
 )
 from sweeper.results.replicates import MEASURED, repetition, summarise
@@ -70,19 +72,23 @@ def tables_of(shown: Shown) -> tuple[Table, ...]:
     preset = shown.preset
     own = {table.name: table for table in preset.of_kind(Table)}
     for heatmap in preset.of_kind(Heatmap):
-        name = heatmap.metric.name
-        paper = {
-            request: {cell: {name: value} for cell, value in cells.items()}
-            for request, cells in heatmap.published.items()
-        }
-        bare = Table(name, (heatmap.rows,), (heatmap.metric,), heatmap.columns, selections=heatmap.selections)
-        own.setdefault(name, replace(bare, published=paper))
+        own.setdefault(heatmap.metric.name, of_heatmap(heatmap))
     for ranking in preset.of_kind(Ranking):
         own.setdefault(ranking.name, Table(ranking.name, ranking.rows, ranking.shown, selections=ranking.selections))
     if own:
         return tuple(own.values())
     rows, columns = telling_axes(_values_of_studies(shown))
     return (Table("best", rows, preset.objectives or (preset.headline,), columns),)
+
+
+def of_heatmap(heatmap: Heatmap) -> Table:
+    """Return the table of the cells of a heatmap."""
+    name = heatmap.metric.name
+    paper = {
+        request: {cell: {name: value} for cell, value in cells.items()} for request, cells in heatmap.published.items()
+    }
+    bare = Table(name, (heatmap.rows,), (heatmap.metric,), heatmap.columns, selections=heatmap.selections)
+    return replace(bare, published=paper)
 
 
 FIRST_KEYS = ("method", "dataset")
@@ -150,6 +156,25 @@ def document(
         return json_text({"table": table.name, "caption": text, "axes": table.axes, "cells": records}) + "\n"
     style = Style(shown.value_text, shown.spread, own_caption)
     return WRITERS[form](_with_parts(cells, parts or PARTS), table, over, style)
+
+
+def captioned(shown: Shown, table: Table) -> tuple[str, Columns] | None:
+    """Return the caption and the columns of a table, as documents have them; None if none of its cells has a trial."""
+    cells, over, table = _cells_of(shown, table)
+    if not has_trials(cells):
+        return None
+    style = Style(shown.value_text, shown.spread)
+    return caption(cells, table, over, shown.spread, printed=True), printed_columns(cells, table, style)
+
+
+def published_columns(table: Table, preset: str) -> Columns:
+    """Return the columns of the paper's figures alone."""
+    percents = {metric.name: 100 if metric.percent else 1 for metric in table.metrics}
+    rows = [
+        dict(zip(table.axes, cell, strict=True)) | {name: value / percents[name] for name, value in figures.items()}
+        for cell, figures in table.published.get(preset, {}).items()
+    ]
+    return printed_columns(average(pd.DataFrame(rows), replace(table, published={}), preset), table)
 
 
 def _with_parts(cells: pd.DataFrame, parts: Collection[str]) -> pd.DataFrame:

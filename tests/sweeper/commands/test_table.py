@@ -240,7 +240,7 @@ def test_a_search_has_a_table_of_the_best_settings_of_its_studies(tmp_path: Path
         (BOTH, ["--out", "nowhere/table.md"], "--out nowhere/table.md cannot be written: No such file or directory"),
         (BOTH, ["--columns", "mean,n"], "no value of --columns 'n'; there are: mean, spread, iqm, count, paper"),
         (BOTH[:1], ["--format", "csv", "--columns", "spread"], "no value of --columns 'spread'; there are: mean, low"),
-        (BOTH[:1], ["--format", "csv", "--caption", "x"], "--caption and --label are for Markdown, HTML and LaTeX, but got"),
+        (BOTH[:1], ["--format", "csv", "--caption", "x"], "--caption and --label are for Markdown, HTML and LaTeX"),
         (BOTH, ["--label", "Ours"], "--label takes KEY=VALUE, but got 'Ours'"),
         ((Table("bad", ("method",), (PROBE,)),), ["--store", "empty"], "no trials of sweep 'ssl_benchmark'"),
     ],

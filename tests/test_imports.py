@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("search_spaces", "sweeper", "trainables")
 COMMANDS: Mapping[str, str] = {
     "torch": "again completion descriptions one_trial preview trial",
-    "pandas": "again best claims compare conclusion evaluate export figure inspect plan run score sweep_run table "
-    "track trial view",
+    "pandas": "again best claims compare conclusion evaluate export figure inspect plan report run score sweep_run "
+    "table track trial view",
 }
 """Library -> the modules of `sweeper.commands` that may load it."""
 

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def tables() -> dict[str, list[str]]:
-    """What can be completed, by what it is: `commands`, `sweeps`, `keys`, `presets:SWEEP`, `options:COMMAND`,
+    """What can be completed, by what it is: `commands`, `sweeps`, `papers`, `keys`, `presets:SWEEP`, `options:COMMAND`,
     `values:OPTION` and `key:KEY`."""
     found: dict[str, list[str]] = {"commands": list(COMMANDS), "sweeps": [], "keys": []}
     for name in registry.names():
@@ -49,7 +49,7 @@ def tables() -> dict[str, list[str]]:
     values = _values_of_keys()
     found["keys"] = sorted(values)
     found |= {f"key:{key}": own for key, own in values.items()}
-    found["options:completion"] = list(SHELLS)
+    found["options:completion"], found["papers"] = list(SHELLS), list(registry.papers())
     return {name: words for name, words in found.items() if words}
 
 
@@ -134,6 +134,7 @@ _sweeper() {
             if [[ "$token" == -* ]]; then _sweeper_add "options:$command" "$token" "" ""
             elif [[ "$command" == completion ]]; then _sweeper_add "options:completion" "$token" "" ""
             elif [[ "$previous" == --* ]]; then _sweeper_add "values:$previous" "$token" "" ""
+            elif [[ "$previous" == report ]]; then _sweeper_add papers "$token" "" ""
             elif [[ "$previous" == "$command" ]]; then _sweeper_add sweeps "$token" "" ""
             fi ;;
     esac

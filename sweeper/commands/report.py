@@ -10,7 +10,7 @@ from sweeper.definition.space import unknown
 from sweeper.errors import SpecError
 from sweeper.printing import print
 from sweeper.report import replication
-from sweeper.report.replication import Report
+from sweeper.report.replication import Replication
 from sweeper.report.replication_documents import html_page, markdown
 from sweeper.storage.files import Files
 
@@ -20,7 +20,7 @@ ABOUT = (
     "that makes them. Nothing is trained."
 )
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
-WRITERS: Mapping[str, Callable[[Report], bytes]] = {".html": html_page, ".md": markdown}
+WRITERS: Mapping[str, Callable[[Replication], bytes]] = {".html": html_page, ".md": markdown}
 """Suffix of a file -> what writes the report to it."""
 
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _report(files: Files, paper: Paper, preset: str | None) -> Report:
+def _report(files: Files, paper: Paper, preset: str | None) -> Replication:
     """Return the report. Raises SpecError for a preset that no sweep of the paper has."""
     sweeps = replication.sweeps_of(paper, map(registry.find, registry.names()))
     presets = dict.fromkeys(name for sweep in sweeps for name in sweep.presets)

@@ -21,7 +21,7 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Place:
+class PaperPlace:
     """What a text such as `Table 1, 5.2` or `Figs. 4b, 6b` names. What it says otherwise, such as `abstract`, counts as
     a section."""
 
@@ -30,7 +30,7 @@ class Place:
     sections: tuple[str, ...]
     """Numbers of sections and letters of appendices: `5.2`, `O.4`."""
 
-    def covers(self, other: "Place") -> bool:
+    def covers(self, other: "PaperPlace") -> bool:
         """Whether a table or figure of the other is one of this, or where the other has none, one of its sections is
         one of this or inside it."""
         if other.shown:
@@ -38,14 +38,14 @@ class Place:
         return any(inner == own or inner.startswith(f"{own}.") for inner in other.sections for own in self.sections)
 
 
-def read_place(text: str) -> Place:
+def read_place(text: str) -> PaperPlace:
     """Read a place. A plural covers the numbers that follow it: in `Table 1, 6` the 6 is a section, in `Tables 5, 6` a
     table."""
     shown, sections, several = list[str](), list[str](), ""
     for part in text.split(", "):
         found = _PART.fullmatch(part)
         if found is None:
-            return Place((), (text,) if text else ())
+            return PaperPlace((), (text,) if text else ())
         kind, plural, first, last = found.groups()
         named = "" if kind is None else f"{kind}{'.' * (kind == 'Fig')}"
         several = several if kind is None else named * bool(plural)
@@ -54,7 +54,7 @@ def read_place(text: str) -> Place:
             shown += [f"{named or several} {number}" for number in numbers]
         else:
             sections += numbers
-    return Place((*dict.fromkeys(shown),), (*dict.fromkeys(sections),))
+    return PaperPlace((*dict.fromkeys(shown),), (*dict.fromkeys(sections),))
 
 
 def _between(first: str, last: str) -> list[str]:
@@ -72,7 +72,7 @@ def heading(text: str) -> str:
     """Return a place as the heading of a section: `Section 5.3` for `5.3`, `Appendix A` for `A`, others as they are."""
     place = read_place(text)
     several = len(place.sections) > 1
-    if place.shown or not _PART.match(text):
+    if place.shown or not all(_PART.fullmatch(part) for part in text.split(", ")):
         return text[:1].upper() + text[1:]
     kind = ("Sections" if several else "Section") if text[0].isdigit() else "Appendices" if several else "Appendix"
     return f"{kind} {text}"

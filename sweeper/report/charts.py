@@ -76,7 +76,8 @@ Form = Literal["pdf", "svg", "png"]
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart with the values of its holes, among which is its `title`: a text, and lines below it."""
+    """A chart with the values of its holes, among which is its `title`: a text, and lines below it; if these are
+    wrapped, `notes` are their sentences."""
 
     chart: Chart
     values: Mapping[str, Any]
@@ -85,8 +86,8 @@ class Drawing:
 
     @property
     def caption(self) -> str:
-        """What its title says, line by line."""
-        return "\n".join([self.values["title"]["text"], *self.values["title"]["subtitle"]])
+        """What its title says, sentence by sentence."""
+        return "\n".join([self.values["title"]["text"], *self.values.get("notes", self.values["title"]["subtitle"])])
 
     @property
     def png(self) -> bytes:

@@ -1,5 +1,6 @@
 """Heatmaps: the mean of a metric for each pair of values of two hyperparameters, as Parquet, picture and text."""
 
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -297,13 +298,14 @@ def values_of(
     widest = max(charts.text_width(line, 13) for cell in data for line in (cell["text"], *cell["below"]))
     step = max(CELL[0], 0.9 * widest + 12, charts.text_width(axes[1], 12) / len(columns))
     tall = max(CELL[1], charts.text_width(axes[0], 12) / len(rows))
-    lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
-    notes = [about, *(lines or ["no value yet"]), *noise_text(scale, cells).split("\n")]
+    notes = [about, *(best or ["no value yet"]), *noise_text(scale, cells).split("\n")]
     alike = "mark" in cells and bool((cells["mark"] == ALIKE).any())
     notes.append("; ".join(["IQM: interquartile mean"] * bool(cells["iqm"].notna().any()) + [LEGEND] * alike))
+    lines = [textwrap.wrap(note, CAPTION, break_long_words=False) if note in best else [note] for note in notes if note]
     return {
         "description": f"Heatmap of {metric.label}: {axes[0]} by {axes[1]}",
-        "title": {"text": heading(cells, metric.label, over, spread), "subtitle": [note for note in notes if note]},
+        "title": {"text": heading(cells, metric.label, over, spread), "subtitle": [*itertools.chain(*lines)]},
+        "notes": [note for note in notes if note],
         "cells": data,
         "chosen": -1,
         "rows": axes[0],

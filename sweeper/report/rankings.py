@@ -83,11 +83,17 @@ def captioned(shown: Shown, ranking: Ranking) -> tuple[str, Columns] | None:
     )
 
 
-def published_columns(ranking: Ranking, preset: str) -> Columns:
-    """Return the columns of the papers' figures alone."""
+def published(ranking: Ranking, preset: str) -> tuple[str, Columns]:
+    """Return the papers' figures alone: what must be known of them, to follow a caption, and the columns."""
     none = pd.DataFrame(columns=[*ranking.axes, *(metric.name for metric in ranking.shown)])
-    texts = columns_of(rank(none, ranking, preset), ranking)
-    return as_cells({name: texts[name] for name in (*ranking.rows, "published")})
+    ranked = rank(none, ranking, preset)
+    texts = columns_of(ranked, ranking)
+    columns = as_cells({name: texts[name] for name in (*ranking.rows, "published")})
+    return "; ".join([_recalled(ranked), *filter(None, [ranking.note])]), columns
+
+
+def _recalled(ranked: pd.DataFrame) -> str:
+    return ", with r where it was recalled and not read" if ranked["recalled"].any() else ""
 
 
 def rank(rows: pd.DataFrame, ranking: Ranking, preset: str, repeats: Repeats = SEEDS) -> pd.DataFrame:
@@ -242,8 +248,7 @@ def caption(ranked: pd.DataFrame, ranking: Ranking, clause: str = "", spread: Sp
     if ranking.leak:
         parts.append("best on test: what choosing on the test images would have given")
     if ranked["published"].notna().any():
-        recalled = ", with r where it was recalled and not read" if ranked["recalled"].any() else ""
-        parts += [f"published: the paper's figure{recalled}", *filter(None, [ranking.note])]
+        parts += [f"published: the paper's figure{_recalled(ranked)}", *filter(None, [ranking.note])]
     return "; ".join(parts)
 
 

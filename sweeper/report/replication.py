@@ -40,7 +40,7 @@ VERDICTS = ("holds", "refuted", "undecided", NOT_RUN)
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ReportTable:
     """A table of a report."""
 
     title: str
@@ -49,30 +49,30 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ReportPicture:
     """A picture, which HTML has."""
 
     drawing: Drawing
     command: str
     """What writes it to a file, for documents that have none."""
-    cells: Sheet | None = None
+    cells: ReportTable | None = None
     """The same numbers as a table."""
 
 
 @dataclass(frozen=True)
-class Bullets:
+class ReportList:
     """A list below a sentence."""
 
     lead: str
     items: tuple[str, ...]
 
 
-Block = str | Sheet | Picture | Bullets
+Block = str | ReportTable | ReportPicture | ReportList
 """A text is a paragraph, in which backticks mark code."""
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A table, figure or section of a paper."""
 
     place: str
@@ -83,17 +83,17 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Report:
+class Replication:
     """The report on a paper."""
 
     title: str
     lead: tuple[str, ...]
     """Paragraphs before the sections."""
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
 
 
 @dataclass(frozen=True)
-class Entry:
+class PlaceContents:
     """What a section has of a sweep."""
 
     figures: list[Figure]
@@ -101,7 +101,7 @@ class Entry:
     """Names of claims."""
 
 
-Outline = dict[str, dict[str, Entry]]
+Outline = dict[str, dict[str, PlaceContents]]
 """Place -> name of a sweep -> what stands there."""
 
 
@@ -127,10 +127,10 @@ def outline(paper: Paper, sweeps: Iterable[Sweep]) -> Outline:
         figures = [*_figures(sweep, paper)]
         for figure in figures:
             for text in at(figure.place):
-                found[text].setdefault(sweep.name, Entry([], [])).figures.append(figure)
+                found[text].setdefault(sweep.name, PlaceContents([], [])).figures.append(figure)
         for claim in _claims(sweep, paper):
             for text in at(claim.place, figures[0].place if figures else ""):
-                entry = found[text].setdefault(sweep.name, Entry([], []))
+                entry = found[text].setdefault(sweep.name, PlaceContents([], []))
                 entry.claims.extend([claim.name] * (claim.name not in entry.claims))
     return found
 
@@ -148,7 +148,7 @@ def _figures(sweep: Sweep, paper: Paper) -> Iterator[Figure]:
             yield figure
 
 
-class Results:
+class SweepResults:
     """What a store has of a sweep, and what its rows say of the claims of a paper."""
 
     def __init__(self, files: Files, sweep: Sweep, paper: Paper, preset: str | None) -> None:
@@ -176,9 +176,8 @@ class Results:
             for each in hook.judged(self.files, self.sweep, preset, changes):
                 if each.paper == self.paper.name:
                     by_claim.setdefault(each.claim.name, []).append(each)
-        return [
-            each for same in by_claim.values() for each in [own for own in same if own.verdict != NOT_RUN] or same[:1]
-        ]
+        begun_first = (sorted(same, key=lambda own: own.preset not in self.requests) for same in by_claim.values())
+        return [each for same in begun_first for each in [own for own in same if own.verdict != NOT_RUN] or same[:1]]
 
     def shown(self, preset: str) -> Shown:
         """Return what figures show of the request of a preset."""
@@ -201,10 +200,10 @@ def sweeps_of(paper: Paper, sweeps: Iterable[Sweep]) -> list[Sweep]:
     return [sweep for sweep in sweeps if paper.name in sweep.paper or _claims(sweep, paper)]
 
 
-def report(files: Files, paper: Paper, sweeps: Sequence[Sweep], preset: str | None = None) -> Report:
+def report(files: Files, paper: Paper, sweeps: Sequence[Sweep], preset: str | None = None) -> Replication:
     """Return the report on a paper by the rows of this preset of each sweep, by default of all presets that have rows.
     Raises StoreError for a store that cannot be read, and SpecError for a claim that does not fit its preset."""
-    results = {sweep.name: Results(files, sweep, paper, preset) for sweep in sweeps}
+    results = {sweep.name: SweepResults(files, sweep, paper, preset) for sweep in sweeps}
     contents = {place: entries for place, entries in outline(paper, sweeps).items() if entries}
     settled = _places_of_settings(contents)
     sections = [
@@ -214,7 +213,7 @@ def report(files: Files, paper: Paper, sweeps: Sequence[Sweep], preset: str | No
     if others:
         items = tuple(f"`{each.sweep.name}`: {each.sweep.about}" for each in others)
         sections.append(
-            Section("Beside the paper", "", (Bullets("Sweeps of what the paper does not report:", items),), {})
+            ReportSection("Beside the paper", "", (ReportList("Sweeps of what the paper does not report:", items),), {})
         )
     trials = sum(len(request.rows) for each in results.values() for request in each.requests.values())
     verdicts = Counter(judged.verdict for each in results.values() for judged in each.judged)
@@ -225,7 +224,7 @@ def report(files: Files, paper: Paper, sweeps: Sequence[Sweep], preset: str | No
         f"Claims: {counts_text(verdicts)}. A claim holds or is refuted where the 95 % interval of the difference of "
         "its sides is on one side of its margin, and is undecided where it is on both.",
     )
-    return Report(f"{paper.title}: a replication", lead, tuple(sections))
+    return Replication(f"{paper.title}: a replication", lead, tuple(sections))
 
 
 def _places_of_settings(contents: Outline) -> dict[str, str]:
@@ -242,10 +241,10 @@ def _places_of_settings(contents: Outline) -> dict[str, str]:
 def _section(
     place: str,
     title: str,
-    results: Mapping[str, Results],
-    entries: Mapping[str, Entry],
+    results: Mapping[str, SweepResults],
+    entries: Mapping[str, PlaceContents],
     settled: Mapping[str, str],
-) -> Section:
+) -> ReportSection:
     """Return a section. `settled`: see `_places_of_settings`."""
     blocks, counts = list[Block](), Counter[str]()
     for name, entry in entries.items():
@@ -262,25 +261,32 @@ def _section(
             blocks += _assumptions(own)
         else:
             blocks.append(f"Settings that are ours: see {heading(settled[sweep.name])}.")
-    return Section(heading(place), title, tuple(blocks), counts)
+    return ReportSection(heading(place), title, tuple(blocks), counts)
 
 
-def _published(results: Results, figures: Sequence[Figure]) -> Iterator[Block]:
-    """Yield the paper's numbers of figures, of presets without rows beside which they would stand."""
+def _published(results: SweepResults, figures: Sequence[Figure]) -> Iterator[Block]:
+    """Yield the paper's numbers of figures, of presets without rows beside which they would stand, and which no earlier
+    preset has."""
     for figure in figures:
+        known = dict[object, object]()
         for preset, cells in getattr(figure, "published", {}).items():
-            if preset in results.requests or preset not in results.presets or not cells:
+            is_new = any(known.get(cell) != numbers for cell, numbers in cells.items())
+            known |= cells
+            if not is_new or preset in results.requests or preset not in results.presets:
                 continue
             data = dict.fromkeys(str(value) for part in results.sweep.parts(preset) for value in part.values("dataset"))
-            title = f"The paper's numbers (preset {preset}: {', '.join(data)})"
+            said = f"the paper's numbers on {', '.join(data)}"
             if isinstance(figure, Ranking):
-                yield Sheet(title, figure.note, rankings.published_columns(figure, preset))
+                more, columns = rankings.published(figure, preset)
+                yield ReportTable(figure.file, f"{said}{more}", columns)
             elif isinstance(figure, Heatmap | Table):
                 table = figure if isinstance(figure, Table) else tables.of_heatmap(figure)
-                yield Sheet(title, table.note, tables.published_columns(table, preset))
+                yield ReportTable(
+                    figure.file, said, tables.published_columns(table, preset, results.sweep.grids(preset))
+                )
 
 
-def _drawn(results: Results, preset: str, figures: Sequence[Figure]) -> Iterator[Block]:
+def _drawn(results: SweepResults, preset: str, figures: Sequence[Figure]) -> Iterator[Block]:
     """Yield the figures of a preset that stand at one place, with our numbers."""
     shown, problems = results.shown(preset), list[str]()
     own = {(type(figure), figure.file) for figure in figures if not figure.presets or preset in figure.presets}
@@ -290,18 +296,18 @@ def _drawn(results: Results, preset: str, figures: Sequence[Figure]) -> Iterator
     yield from (f"{problem}." for problem in problems)
 
 
-def _block(results: Results, preset: str, shown: Shown, figure: Figure) -> Block | None:
+def _block(results: SweepResults, preset: str, shown: Shown, figure: Figure) -> Block | None:
     table = tables.of_heatmap(figure) if isinstance(figure, Heatmap) else figure
     found = None
     if isinstance(table, Table):
         found = tables.captioned(shown, table)
     elif isinstance(table, Ranking):
         found = rankings.captioned(shown, table)
-    sheet = Sheet(figure.file, *found) if found else None
+    sheet = ReportTable(figure.file, *found) if found else None
     if type(figure) not in DRAWN:
         return sheet
     command = results.command("figure", preset, "--figure", figure.file, "--format", "svg")
-    return Picture(DRAWN[type(figure)](shown, figure), command, sheet)
+    return ReportPicture(DRAWN[type(figure)](shown, figure), command, sheet)
 
 
 def _trials_text(request: StoredRequest) -> str:
@@ -340,9 +346,12 @@ def _claim_blocks(judged: Sequence[Judged]) -> Iterator[Block]:
         "difference": [signed(each.difference, each.low, each.high) for each in judged],
         "by": [_by(each) for each in judged],
     }
-    cells = as_cells(columns)
+    cells = as_cells({name: texts for name, texts in columns.items() if {*texts} != {DASH}})
+    kinds = {"claim": "whole", "the paper says": "words", "by": "words"}
+    for name, kind in kinds.items():
+        cells[name] = [replace(cell, kind=kind) for cell in cells[name]]
     cells["verdict"] = [replace(cell, kind=f"verdict {cell.mean.replace(' ', '-')}") for cell in cells["verdict"]]
-    yield Sheet("Claims", counts_text(Counter(each.verdict for each in judged)), cells)
+    yield ReportTable("Claims", counts_text(Counter(each.verdict for each in judged)), cells)
 
 
 def _sides_text(judged: Judged) -> str:
@@ -358,7 +367,7 @@ def _by(judged: Judged) -> str:
     if judged.verdict == NOT_RUN:
         return judged.reason
     n = f"n = {judged.n}" if judged.n else ""
-    return "; ".join(filter(None, [judged.preset, judged.data, judged.over or n, judged.reason]))
+    return "; ".join(filter(None, dict.fromkeys([judged.preset, judged.data, judged.over or n, judged.reason])))
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -366,21 +375,27 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts.get(verdict)) or "none"
 
 
-def _commands(results: Results, wanted: Iterable[str], judged: Sequence[Judged]) -> Iterator[Block]:
+def _commands(results: SweepResults, wanted: Iterable[str], judged: Sequence[Judged]) -> Iterator[Block]:
     """Yield a line with the commands that make the rows that a section lacks."""
     lacking = [preset for preset in results.presets if preset in wanted]
     none = [results.command("run", lacking[0])] if lacking and not {*lacking} & {*results.requests} else []
-    commands = dict.fromkeys([*none, *(each.command for each in judged if each.command)])
+    commands = dict.fromkeys([*none, *(_command(results, each) for each in judged if each.command)])
     if commands:
         yield f"{'No rows yet' if none else 'Not run'}: {', '.join(f'`{command}`' for command in commands)}."
 
 
-def _assumptions(results: Results) -> Iterator[Block]:
+def _command(results: SweepResults, judged: Judged) -> str:
+    """Return what makes the rows that a claim needs. Those of a request that changes its preset are not enough."""
+    request = results.requests.get(judged.preset)
+    return results.command("run", judged.preset) if request and request.changes else judged.command
+
+
+def _assumptions(results: SweepResults) -> Iterator[Block]:
     """Yield which settings of the presets that are shown, or of the first one, are ours."""
     sweep = results.sweep
     for preset in [*results.requests] or results.presets[:1]:
         if preset in sweep.assumptions:
             items = tuple(assumption.text for assumption in sweep.assumptions[preset])
-            yield Bullets(f"Ours in `{preset}`, where the paper is silent or not legible:", items)
+            yield ReportList(f"Ours in `{preset}`, where the paper is silent or not legible:", items)
         else:
             yield f"All settings of `{preset}` are ours."

@@ -7,11 +7,19 @@ from itertools import count
 
 from sweeper.printing import printable
 from sweeper.report.page.document import static_document
-from sweeper.report.replication import Block, Bullets, Picture, Report, Section, Sheet, counts_text
+from sweeper.report.replication import (
+    Block,
+    Replication,
+    ReportList,
+    ReportPicture,
+    ReportSection,
+    ReportTable,
+    counts_text,
+)
 from sweeper.report.table_documents import columns_html, columns_markdown, escape, escaped, html_text
 
 
-def markdown(report: Report) -> bytes:
+def markdown(report: Replication) -> bytes:
     """Return the report as Markdown. Pictures are their caption, their numbers as a table if they have any, and the
     command that draws them."""
     parts = [f"# {escaped(report.title)}", *map(_marked, report.lead)]
@@ -21,7 +29,7 @@ def markdown(report: Report) -> bytes:
     return "\n\n".join([*parts, ""]).encode()
 
 
-def html_page(report: Report) -> bytes:
+def html_page(report: Replication) -> bytes:
     """Return the report as an HTML file, with its pictures."""
     numbers = count(1)
     entries = "".join(
@@ -39,27 +47,27 @@ def html_page(report: Report) -> bytes:
     return static_document("report.html", report.title, lead=lead, entries=entries, sections=sections)
 
 
-def _heading(section: Section) -> str:
+def _heading(section: ReportSection) -> str:
     return f"{section.place}: {section.title}" if section.title else section.place
 
 
-def _entry(section: Section) -> str:
+def _entry(section: ReportSection) -> str:
     return f"{_heading(section)}{f' ({counts_text(section.counts)})' if section.counts else ''}"
 
 
-def _anchor(section: Section) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", section.place.lower()).strip("-.")
+def _anchor(section: ReportSection) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", section.place.lower()).strip("-")
 
 
 def _markdown_block(block: Block) -> str:
     match block:
         case str():
             return _marked(block)
-        case Bullets(lead, items):
+        case ReportList(lead, items):
             return "\n".join([_marked(lead), "", *(f"- {_marked(item)}" for item in items)])
-        case Sheet(title, caption, columns):
+        case ReportTable(title, caption, columns):
             return f"**{escaped(title)}**{f': {escaped(caption)}' * bool(caption)}\n\n{columns_markdown(columns)}"
-        case Picture(drawing, command, cells):
+        case ReportPicture(drawing, command, cells):
             caption = "  \n".join(map(escaped, drawing.caption.splitlines()))
             drawn = f"The picture: `{command}`."
             return "\n\n".join([caption, *([_markdown_block(cells)] if cells else []), drawn])
@@ -69,12 +77,12 @@ def _html_block(block: Block, numbers: Iterator[int]) -> str:
     match block:
         case str():
             return f"<p>{_coded(block)}</p>"
-        case Bullets(lead, items):
+        case ReportList(lead, items):
             return f"<p>{_coded(lead)}</p>\n<ul>{''.join(f'<li>{_coded(item)}</li>' for item in items)}</ul>"
-        case Sheet(title, caption, columns):
+        case ReportTable(title, caption, columns):
             about = f"<p><strong>{html_text(title)}</strong>{f': {html_text(caption)}' * bool(caption)}</p>"
             return f'{about}\n<div class="scroll">{columns_html(columns)}</div>'
-        case Picture(drawing, _, cells):
+        case ReportPicture(drawing, _, cells):
             about, *lines = map(html_text, drawing.caption.splitlines())
             caption = "".join([f"<strong>{about}</strong>", *(f"<br>{line}" for line in lines)])
             picture = f'<div class="chart">{drawing.inline(f"picture{next(numbers)}")}</div>'

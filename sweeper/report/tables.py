@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.definition import Metric
+from sweeper.definition import Grid, Metric
 from sweeper.definition.figures import Heatmap, Ranking, Table
 from sweeper.definition.metric import SPREADS
 from sweeper.definition.sweep import SEEDS, Repeats
@@ -18,7 +18,7 @@ from sweeper.report.charts import Chart
 from sweeper.report.figures import Shown
 from sweeper.report.formatting import format_value, json_values
 from sweeper.report.marks import marks
-from sweeper.report.selections import narrowed
+from sweeper.report.selections import in_order, narrowed
 from sweeper.report.table_documents import (
     NUMBERS,
     PARTS,
@@ -167,14 +167,15 @@ def captioned(shown: Shown, table: Table) -> tuple[str, Columns] | None:
     return caption(cells, table, over, shown.spread, printed=True), printed_columns(cells, table, style)
 
 
-def published_columns(table: Table, preset: str) -> Columns:
-    """Return the columns of the paper's figures alone."""
+def published_columns(table: Table, preset: str, grids: Sequence[Grid]) -> Columns:
+    """Return the columns of the paper's figures alone, in the order of the grids of a preset."""
     percents = {metric.name: 100 if metric.percent else 1 for metric in table.metrics}
     rows = [
         dict(zip(table.axes, cell, strict=True)) | {name: value / percents[name] for name, value in figures.items()}
         for cell, figures in table.published.get(preset, {}).items()
     ]
-    return printed_columns(average(pd.DataFrame(rows), replace(table, published={}), preset), table)
+    own = in_order(grids, pd.DataFrame(rows), table.axes)
+    return printed_columns(average(own, replace(table, published={}), preset), table)
 
 
 def _with_parts(cells: pd.DataFrame, parts: Collection[str]) -> pd.DataFrame:

@@ -145,13 +145,14 @@ def drawing(
 ) -> charts.Drawing:
     """Return the picture of what `average` returned, with `about` and what is `said` of it below the title."""
     shown = panels(points, trajectory, value_text)
+    colours = {name: charts.hole(name) for name in charts.COLOURS["light"]}
     drawn = [
-        charts.fill(charts.TRAJECTORY, {**charts.COLOURS["light"], **panel, "points": charts.records(panel["points"])})
+        charts.fill(charts.TRAJECTORY, {**colours, **panel, "points": charts.records(panel["points"])})
         for panel in (*({**panel, "legend": None} for panel in shown[:-1]), shown[-1])
     ]
     title = {"text": trajectory.name, "subtitle": list(filter(None, (about, said)))}
-    values = {"title": title, "panels": drawn, "padding": charts.PADDING}
-    return charts.Drawing(charts.ABREAST, values, sum(panel["width"] for panel in shown))
+    chart = {**charts.ABREAST, "hconcat": drawn}
+    return charts.Drawing(chart, {"title": title, "padding": charts.PADDING}, sum(panel["width"] for panel in shown))
 
 
 def panels(points: pd.DataFrame, trajectory: Trajectory, value_text: ValueText = plain_text) -> list[dict[str, Any]]:

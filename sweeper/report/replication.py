@@ -26,7 +26,7 @@ from sweeper.report.figures import Shown, figures_of, made
 from sweeper.report.formatting import DASH, format_significant, signed
 from sweeper.report.kinds import DRAWN
 from sweeper.report.publish import about, history_of
-from sweeper.report.table_documents import Columns, as_cells
+from sweeper.report.table_documents import CellText, Columns
 from sweeper.results.sentences import counted
 from sweeper.storage.files import Files
 from sweeper.storage.requests import StoredRequest
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
 
 NOT_RUN = "not run"
 VERDICTS = ("holds", "refuted", "undecided", NOT_RUN)
+KINDS_OF_CELLS = {
+    **dict.fromkeys(("claim", "published", "ours", "difference"), "whole"),
+    **dict.fromkeys(("the paper says", "by"), "words"),
+}
+"""Column of a table of claims -> `CellText.kind`; verdicts have one of their own."""
+
+
+@dataclass(frozen=True)
+class ReportHeading:
+    """A heading inside a section."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class ReportList:
     items: tuple[str, ...]
 
 
-Block = str | ReportTable | ReportPicture | ReportList
+Block = str | ReportHeading | ReportTable | ReportPicture | ReportList
 """A text is a paragraph, in which backticks mark code."""
 
 
@@ -251,7 +263,8 @@ def _section(
         own, sweep = results[name], results[name].sweep
         judged = [each for each in own.judged if each.claim.name in entry.claims]
         counts.update(each.verdict for each in judged)
-        blocks += [f"`{sweep.name}`: {sweep.about}.", *_published(own, entry.figures)]
+        blocks += [ReportHeading(f"`{name}`")] * (len(entries) > 1)
+        blocks += [f"`{name}`: {sweep.about}.", *_published(own, entry.figures)]
         wanted = {preset for figure in entry.figures for preset in figure.presets or sweep.presets}
         wanted |= {each.preset for each in judged}
         for preset in (preset for preset in own.requests if preset in wanted):
@@ -339,18 +352,18 @@ def _claim_blocks(judged: Sequence[Judged]) -> Iterator[Block]:
         return
     columns = {
         "claim": [each.claim.name for each in judged],
+        "verdict": [each.verdict for each in judged],
         "the paper says": [f"{each.claim.sentence} ({each.claim.place})" for each in judged],
         "published": [each.claim.published or DASH for each in judged],
-        "verdict": [each.verdict for each in judged],
         "ours": [_sides_text(each) for each in judged],
         "difference": [signed(each.difference, each.low, each.high) for each in judged],
         "by": [_by(each) for each in judged],
     }
-    cells = as_cells({name: texts for name, texts in columns.items() if {*texts} != {DASH}})
-    kinds = {"claim": "whole", "the paper says": "words", "by": "words"}
-    for name, kind in kinds.items():
-        cells[name] = [replace(cell, kind=kind) for cell in cells[name]]
-    cells["verdict"] = [replace(cell, kind=f"verdict {cell.mean.replace(' ', '-')}") for cell in cells["verdict"]]
+    cells = {
+        name: [CellText(text, kind=KINDS_OF_CELLS.get(name) or f"verdict {text.replace(' ', '-')}") for text in texts]
+        for name, texts in columns.items()
+        if {*texts} != {DASH}
+    }
     yield ReportTable("Claims", counts_text(Counter(each.verdict for each in judged)), cells)
 
 

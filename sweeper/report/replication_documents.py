@@ -10,6 +10,7 @@ from sweeper.report.page.document import static_document
 from sweeper.report.replication import (
     Block,
     Replication,
+    ReportHeading,
     ReportList,
     ReportPicture,
     ReportSection,
@@ -63,6 +64,8 @@ def _markdown_block(block: Block) -> str:
     match block:
         case str():
             return _marked(block)
+        case ReportHeading(text):
+            return f"### {_marked(text)}"
         case ReportList(lead, items):
             return "\n".join([_marked(lead), "", *(f"- {_marked(item)}" for item in items)])
         case ReportTable(title, caption, columns):
@@ -77,6 +80,8 @@ def _html_block(block: Block, numbers: Iterator[int]) -> str:
     match block:
         case str():
             return f"<p>{_coded(block)}</p>"
+        case ReportHeading(text):
+            return f"<h3>{_coded(text)}</h3>"
         case ReportList(lead, items):
             return f"<p>{_coded(lead)}</p>\n<ul>{''.join(f'<li>{_coded(item)}</li>' for item in items)}</ul>"
         case ReportTable(title, caption, columns):

@@ -138,7 +138,7 @@ def _style() -> str:
         ":root {" + "".join(f" --{name}: {colour};" for name, colour in charts.COLOURS[scheme].items()) + " }"
         for scheme in ("light", "dark")
     )
-    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{_asset('page.css')}"
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n{_asset('page.css')}"
 
 
 def _compressed(content: bytes) -> str:

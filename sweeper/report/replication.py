@@ -11,7 +11,7 @@ import functools
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -271,7 +271,7 @@ def _section(
             blocks += [_trials_text(own.requests[preset]), *_drawn(own, preset, entry.figures)]
         blocks += [*_claim_blocks(judged), *_commands(own, wanted, judged)]
         if settled[sweep.name] == place:
-            blocks += _assumptions(own)
+            blocks += _assumptions(own, wanted)
         else:
             blocks.append(f"Settings that are ours: see {heading(settled[sweep.name])}.")
     return ReportSection(heading(place), title, tuple(blocks), counts)
@@ -388,7 +388,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts.get(verdict)) or "none"
 
 
-def _commands(results: SweepResults, wanted: Iterable[str], judged: Sequence[Judged]) -> Iterator[Block]:
+def _commands(results: SweepResults, wanted: Collection[str], judged: Sequence[Judged]) -> Iterator[Block]:
     """Yield a line with the commands that make the rows that a section lacks."""
     lacking = [preset for preset in results.presets if preset in wanted]
     none = [results.command("run", lacking[0])] if lacking and not {*lacking} & {*results.requests} else []
@@ -403,10 +403,10 @@ def _command(results: SweepResults, judged: Judged) -> str:
     return results.command("run", judged.preset) if request and request.changes else judged.command
 
 
-def _assumptions(results: SweepResults) -> Iterator[Block]:
-    """Yield which settings of the presets that are shown, or of the first one, are ours."""
-    sweep = results.sweep
-    for preset in [*results.requests] or results.presets[:1]:
+def _assumptions(results: SweepResults, wanted: Collection[str]) -> Iterator[Block]:
+    """Yield which settings are ours: of those of the wanted presets that have rows, or without rows of the first."""
+    sweep, presets = results.sweep, [preset for preset in results.presets if preset in wanted]
+    for preset in [preset for preset in presets if preset in results.requests] or presets[:1]:
         if preset in sweep.assumptions:
             items = tuple(assumption.text for assumption in sweep.assumptions[preset])
             yield ReportList(f"Ours in `{preset}`, where the paper is silent or not legible:", items)

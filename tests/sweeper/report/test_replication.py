@@ -136,6 +136,8 @@ def test_the_settings_that_are_ours_are_said_once(tmp_path: Path) -> None:
     assert all(f"- {why}" in table_6 for why in whys) and "Settings that are ours: see Table 6." in table_7
     digits = markdown(of_vje(write_ablation(tmp_path / "digits", "digits", "digits"))).decode()
     assert "All settings of `digits` are ours." in digits.split("## Table 6: ")[1]
+    of_gmje = markdown(report(Files(tmp_path / "none"), PAPERS["gmje"], sweeps("gmje"))).decode()
+    assert "All settings of `gmje` are ours." in of_gmje and "All settings of `vje`" not in of_gmje
 
 
 def test_a_preset_can_be_chosen(tmp_path: Path) -> None:

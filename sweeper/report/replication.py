@@ -200,6 +200,11 @@ class SweepResults:
         named = about(self.sweep.name, request.label, request.comparable)
         return replace(shown, history=self._history, about=named)
 
+    def has_beside(self, preset: str) -> bool:
+        """Whether the paper's numbers stand beside rows of a preset."""
+        request = self.requests.get(preset)
+        return request is not None and figures_of(self.sweep, preset).are_beside(request.comparable, request.changes)
+
     def command(self, name: str, preset: str, *words: str) -> str:
         """Return a command about a preset of the sweep."""
         return shlex.join(
@@ -265,6 +270,11 @@ def _section(
         counts.update(each.verdict for each in judged)
         blocks += [ReportHeading(f"`{name}`")] * (len(entries) > 1)
         blocks += [f"`{name}`: {sweep.about}.", *_published(own, entry.figures)]
+        if not own.presets:
+            blocks.append(
+                f"It has no such preset; its presets are {', '.join(f'`{preset}`' for preset in sweep.presets)}."
+            )
+            continue
         wanted = {preset for figure in entry.figures for preset in figure.presets or sweep.presets}
         wanted |= {each.preset for each in judged}
         for preset in (preset for preset in own.requests if preset in wanted):
@@ -278,14 +288,13 @@ def _section(
 
 
 def _published(results: SweepResults, figures: Sequence[Figure]) -> Iterator[Block]:
-    """Yield the paper's numbers of figures, of presets without rows beside which they would stand, and which no earlier
-    preset has."""
+    """Yield the paper's numbers of figures that stand beside no rows, each once."""
     for figure in figures:
         known = dict[object, object]()
         for preset, cells in getattr(figure, "published", {}).items():
             is_new = any(known.get(cell) != numbers for cell, numbers in cells.items())
             known |= cells
-            if not is_new or preset in results.requests or preset not in results.presets:
+            if not is_new or preset not in results.presets or results.has_beside(preset):
                 continue
             data = dict.fromkeys(str(value) for part in results.sweep.parts(preset) for value in part.values("dataset"))
             said = f"the paper's numbers on {', '.join(data)}"
@@ -324,19 +333,16 @@ def _block(results: SweepResults, preset: str, shown: Shown, figure: Figure) -> 
 
 
 def _trials_text(request: StoredRequest) -> str:
-    """Return e.g. `digits: 18 of 18 trials; data set digits; 3 seeds; 50 epochs; batches of 64`."""
+    """Return e.g. `Ours, digits: 18 of 18 trials; data set digits; 3 seeds; 50 epochs; batches of 64.`"""
     rows = request.rows
+    names = ("dataset", "seed", "epochs_run", "batch_size")
+    data, seeds, epochs, batches = ([*rows[name].dropna().unique()] if name in rows else [] for name in names)
     done = int((rows["status"] != "failed").sum())
-    values = {
-        name: [*rows[name].dropna().unique()] if name in rows else [] for name in ("dataset", "seed", "epochs_run")
-    }
-    batches = [*rows["batch_size"].dropna().unique()] if "batch_size" in rows else []
-    data = ", ".join(map(str, values["dataset"]))
     parts = [
         f"{done:,}{'' if request.total is None else f' of {request.total:,}'} trials",
-        f"data set{'s' * (len(values['dataset']) > 1)} {data}" if data else "",
-        counted(len(values["seed"]), ["seed"]) if values["seed"] else "",
-        f"{_span(values['epochs_run'])} epochs" if values["epochs_run"] else "",
+        f"data set{'s' * (len(data) > 1)} {', '.join(map(str, data))}" if data else "",
+        counted(len(seeds), ["seed"]) if seeds else "",
+        f"{_span(epochs)} epochs" if epochs else "",
         f"batches of {_span(batches)}" if batches else "",
     ]
     return f"Ours, `{request.label}`: {'; '.join(filter(None, parts))}."

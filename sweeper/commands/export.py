@@ -115,11 +115,11 @@ def _columns(files: Files, name: str) -> Columns:
 
 
 def _best(
-    rows: pd.DataFrame, columns: Columns, views: Mapping[str, PresetFigures], metric: str, preset: str | None
+    rows: pd.DataFrame, columns: Columns, figures: Mapping[str, PresetFigures], metric: str, preset: str | None
 ) -> BestSetting:
     """The best setting of a preset: of the preset as it is defined if there are such trials.
 
-    The views of the preset say what repeats an experiment, names a setting and is a share, as in the terminal.
+    The figures of the preset say what repeats an experiment, names a setting and is a share, as in the terminal.
     """
     presets = sorted(rows["preset"].dropna().unique())
     if preset is not None and preset not in presets:
@@ -136,7 +136,7 @@ def _best(
             f"no trial has a value of '{metric}' to be ranked by{nearest(metric, known)}; there are: {', '.join(known)}"
         )
     family = families[metric]
-    shown = views.get(preset or (presets[0] if presets else ""))
+    shown = figures.get(preset or (presets[0] if presets else ""))
     declared = shown.metric(metric) if shown else None
     ranked = changed(declared, name=metric) if declared else Metric(metric, family.direction if family else None)
     constraints = shown.constraints if shown else ()

@@ -237,7 +237,7 @@ class SweepRun:
         try:
             fresh, longest_wait = self.request.fresh, self.budget.longest_wait
             if self.trackers:
-                write_names(self.plan, self.store.files, _print_line, views=False)
+                write_names(self.plan, self.store.files, _print_line, figures=False)
             with tracked(
                 self.trackers, self.plan, self.store.files, _print_line, fresh=fresh, longest_wait=longest_wait
             ) as trials:
@@ -419,5 +419,5 @@ def address_of(request: Request) -> str | None:
 
 
 def _print_line(line: str) -> None:
-    """Print a line; it appears above the live view, which redirects standard output."""
+    """Print a line; it appears above the live display, which redirects standard output."""
     print(printable(line), flush=True)

@@ -1,4 +1,4 @@
-"""The names that a file in `search_spaces/` uses to define its `SWEEP`: grids or searches, and views of their rows."""
+"""The names that a file in `search_spaces/` uses to define its `SWEEP`: grids or searches, and their figures."""
 
 from sweeper.definition.constraint import Constraint
 from sweeper.definition.figures import Heatmap, Published, Ranking, Selection, Table, Trajectory

@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def request_folder(self) -> str:
-        """Path of this request's folder below that of each kind of view, e.g. `anomaly_grid/digits, epochs=5`."""
+        """Path of this request's folder below that of each kind of figure, e.g. `anomaly_grid/digits, epochs=5`."""
         return f"{self.name}/{file_name(self.request)}"
 
     @property

@@ -52,7 +52,7 @@ class PageWriter(CohortListener):
         """Write what is to be shown, and what the plan's trials are, if there are new ones: those that train have no
         rows that say it."""
         trials = self._plan.trials
-        if len(trials) != self._named and write_names(self._plan, self._files, self._say, views=self._named == 0):
+        if len(trials) != self._named and write_names(self._plan, self._files, self._say, figures=self._named == 0):
             self._named, self._failed = len(trials), False
 
     def recorded(self, cohort: Cohort, rows: Sequence[Row]) -> None:
@@ -103,15 +103,15 @@ def write_claims(plan: Plan, files: Files, print_line: Callable[[str], None]) ->
         return None
 
 
-def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, views: bool) -> bool:
-    """Write what identifies each trial to a reader, beside that of trials of other requests, and the plan's `views`.
+def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, figures: bool) -> bool:
+    """Write what identifies each trial to a reader, beside that of trials of other requests, and the plan's `figures`.
     Prints why if that is not possible."""
     columns = ("preset", "changes", *(name for name in plan.identifying_columns if name not in STUDY_COLUMNS))
     of_trials = {trial.id: {**trial.config, **trial.facts} for trial in plan.trials}
     named = {trial: {name: row[name] for name in columns if name in row} for trial, row in of_trials.items()}
     files = files.with_retries(NO_RETRIES)
     try:
-        if views:
+        if figures:
             _write_what_is_shown(plan, files)
         known = load_trial_names(files, plan.name)
         files.write(trial_names_path(plan.name), json.dumps({**known, **named}, separators=(",", ":")).encode())
@@ -122,7 +122,7 @@ def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, 
 
 
 def _write_what_is_shown(plan: Plan, files: Files) -> None:
-    """Write the views of the plan's preset, and the names of the classes of the user's own images."""
+    """Write the figures of the plan's preset, and the names of the classes of the user's own images."""
     from trainables.data.datasets.dataset import listed  # here: it imports torch
 
     write_figures(files, plan.name, figures_of(plan.sweep, plan.preset))

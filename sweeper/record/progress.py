@@ -1,4 +1,4 @@
-"""Progress of a sweep: a live view in a terminal, plain lines elsewhere."""
+"""Progress of a sweep: a live display in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SweepProgress(CohortListener):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`cohorts` is the number of cohorts in this run; None if unknown. `live`: whether a terminal shows a live
-        view, in which nobody could type."""
+        display, in which nobody could type."""
         self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.request})", cohorts
         figures, self._settings = figures_of(plan.sweep, plan.preset), settings_of(plan)
         self._headline, self._naming, self._ranks = figures.headline, figures.naming, figures.ranks
@@ -74,7 +74,7 @@ class SweepProgress(CohortListener):
         self._running = self._cohorts_done = 0
         self.running_cohorts = RunningCohorts()
         """Cohorts that are training and have reported their progress."""
-        self._bar = ProgressBar(plan.total, self.done, self._console, clock, self._view)
+        self._bar = ProgressBar(plan.total, self.done, self._console, clock, self._display)
         self._time_left = TimeLeft(plan, clock)
         self._about_steps: set[str] = set()
         """Reasons why steps are not compiled that have been printed."""
@@ -163,7 +163,7 @@ class SweepProgress(CohortListener):
             self._found = self._best = None
 
     def print_line(self, text: str) -> None:
-        """Print a message, above the live view if there is one."""
+        """Print a message, above the live display if there is one."""
         self._console.print(_line(text), soft_wrap=True)
 
     @property
@@ -239,7 +239,7 @@ class SweepProgress(CohortListener):
         return math.fsum(finite) / len(finite) * (100.0 if self._headline.percent else 1.0) if finite else None
 
     def _update(self) -> None:
-        """Move the bar; without a live view, print a line unless the last one is too recent."""
+        """Move the bar; without a live display, print a line unless the last one is too recent."""
         position = self._before.total() + len(self._status) + self.running_cohorts.trials_trained
         self._bar.move(position, self.done, self._time_left.estimate)
         if not self._console.is_terminal and self._clock() - self._printed_at >= INTERVAL:
@@ -257,8 +257,8 @@ class SweepProgress(CohortListener):
             facts["cohorts"] = f"{min(self._cohorts_done, self.cohorts)} of {self.cohorts}"
         return facts
 
-    def _view(self, bar: RenderableType) -> Iterable[RenderableType]:
-        """The live view around the bar: label, facts, running cohorts and the best value."""
+    def _display(self, bar: RenderableType) -> Iterable[RenderableType]:
+        """The live display around the bar: label, facts, running cohorts and the best value."""
         colours = {"running": "cyan", "diverged": "yellow", "failed": "red"}
         yield _line(self.label, "bold")
         yield bar
@@ -287,7 +287,7 @@ class SweepProgress(CohortListener):
 
 
 MAX_LINES = 4
-"""Most cohorts that get a line of their own in the live view."""
+"""Most cohorts that get a line of their own in the live display."""
 
 
 @dataclass(frozen=True)
@@ -466,7 +466,7 @@ class ProgressBar(rich.progress.Progress):
         clock: Callable[[], float],
         lines: Callable[[RenderableType], Iterable[RenderableType]],
     ) -> None:
-        """`done` of `total` trials had a result before. `lines` puts the whole view around the bar."""
+        """`done` of `total` trials had a result before. `lines` puts the whole display around the bar."""
         self._lines = lines  # first, because rich draws once when it is set up
         super().__init__(
             rich.progress.BarColumn(28, complete_style="cyan"),
@@ -483,7 +483,7 @@ class ProgressBar(rich.progress.Progress):
         self._task_id = self.add_task("trials", start=False, total=total, completed=done, done=done, left=NO_TIME)
 
     def begin(self) -> None:
-        """Start the clock, and the live view in a terminal."""
+        """Start the clock, and the live display in a terminal."""
         self.start_task(self._task_id)
         if self.console.is_terminal:
             self.start()

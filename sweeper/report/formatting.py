@@ -109,7 +109,7 @@ def distinct_texts(values: pd.Series, name: str, value_text: ValueText) -> list[
 
 
 def text_with_class_names(files: Files, name: str, rows: pd.DataFrame) -> ValueText:
-    """Return how views of these rows write values: with the names of classes if all rows have the same images."""
+    """Return how figures of these rows write values: with the names of classes if all rows have the same images."""
     digests = _digests(rows)
     names = read_class_names(files, name, rows).get(digests[0], ()) if len(digests) == 1 else ()
     texts: dict[object, str] = dict(enumerate(names))

@@ -21,7 +21,7 @@ from sweeper.report import heatmaps, rankings, tables, trajectories
 from sweeper.report.charts import Chart, Drawing
 from sweeper.report.figures import Parameter, PresetFigures, Shown
 from sweeper.storage.files import Files, checked_record
-from sweeper.storage.layout import page_views_folder
+from sweeper.storage.layout import page_figures_folder
 from trainables.json_input import JsonError, decode
 
 
@@ -69,7 +69,7 @@ def write_figures(files: Files, name: str, figures: PresetFigures) -> None:
     for grid in plain["grids"]:
         del grid["pinned"], grid["pruner"]
     text = json.dumps(plain, separators=(",", ":"), default=_plain)  # infinity as Python reads it
-    files.write(f"{page_views_folder(name)}/{quote(figures.preset, safe=' ,=+')}.json", text.encode())
+    files.write(f"{page_figures_folder(name)}/{quote(figures.preset, safe=' ,=+')}.json", text.encode())
 
 
 def _record(figure: Figure, preset: str) -> dict[str, Any]:
@@ -88,14 +88,14 @@ def _plain(value: Any) -> Any:
 
 def read_figures(files: Files, name: str) -> tuple[dict[str, PresetFigures], list[str]]:
     """Return preset -> its figures, of those that were written, and a sentence for each file that cannot be read."""
-    folder = page_views_folder(name)
+    folder = page_figures_folder(name)
     found, problems = dict[str, PresetFigures](), list[str]()
     for file in files.list_files(folder, ".json"):
         figures, problem = checked_record(files, f"{folder}/{file}", Mapping[str, Any], _figures)
         if figures:
             found[figures.preset] = figures
         if problem:
-            problems.append(f"The views in {folder}/{file} cannot be read and are left out: {problem}.")
+            problems.append(f"The figures in {folder}/{file} cannot be read and are left out: {problem}.")
     return found, problems
 
 

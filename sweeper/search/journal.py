@@ -21,9 +21,9 @@ from sweeper.storage.files import Files
 from sweeper.storage.layout import figure_path, journal_path
 
 
-def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
+def begin_journal(files: Files, request_folder: str) -> Callable[[StudyRun], None]:
     """Begin a new journal if the store is a local folder. Returns a function that copies a study's results to it."""
-    path = files.local_path(journal_path(views))
+    path = files.local_path(journal_path(request_folder))
     if path is None:
         return lambda study_run: None
     journal = DashboardJournal(path)
@@ -116,7 +116,7 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
 
 
 def write(plan: Plan, files: Files) -> str:
-    """Write the views of every study, and the journal if there is none. Returns the text to print."""
+    """Write the figures of every study, and the journal if there is none. Returns the text to print."""
     texts = []
     begun = files.read(journal_path(plan.request_folder)) is not None
     copy = (lambda study_run: None) if begun else begin_journal(files, plan.request_folder)

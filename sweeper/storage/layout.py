@@ -166,7 +166,7 @@ def trial_names_path(sweep: str) -> str:
     return f"{REPORTS}/{check_name(sweep)}.trials.json"
 
 
-def page_views_folder(sweep: str) -> str:
+def page_figures_folder(sweep: str) -> str:
     """The folder of what a page shows of each preset of the sweep."""
     return f"{REPORTS}/{check_name(sweep)}.views"
 
@@ -284,7 +284,7 @@ def sweep_folders(sweep: str) -> Mapping[str, tuple[str, ...]]:
         "logs": (logs_folder(sweep), run_logs_folder(sweep)),
         "checkpoints": (checkpoints_folder(sweep), cuts_folder(sweep)),
         "figures": (*figures, tensorboard_folder(sweep)),
-        "pages": (claims_folder(sweep), f"looks/{sweep}", *pages, page_views_folder(sweep), requests_folder(sweep)),
+        "pages": (claims_folder(sweep), f"looks/{sweep}", *pages, page_figures_folder(sweep), requests_folder(sweep)),
     }
 
 

@@ -33,7 +33,7 @@ from sweeper.storage.layout import (
     is_sample_grid,
     log_path,
     model_path,
-    page_views_folder,
+    page_figures_folder,
     request_path,
     sample_grids_folder,
     study_path,
@@ -161,7 +161,7 @@ def merge(source: Files, target: Files, merged: Merged) -> None:
     say_few(list(damaged.values()))
     studies = {study for each in listed for study in each.studies}
     _copy(source, target, [study_path(sweep, study) for study in studies], parse_json)
-    for folder in (page_views_folder(sweep), class_names_folder(sweep)):
+    for folder in (page_figures_folder(sweep), class_names_folder(sweep)):
         _copy_folder(source, target, folder, lambda name: name.endswith(".json"), parse_json)
 
 

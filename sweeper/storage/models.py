@@ -32,21 +32,22 @@ def trials_with_models(files: Files, sweep: str) -> list[str]:
     return list(filter(is_id, names))
 
 
-def write_kept(files: Files, views: str, ids: Collection[str]) -> None:
-    """List the trials and studies whose models a request keeps. `views`: `SWEEP/REQUEST`."""
-    path, data = best_models_path(views), json.dumps(sorted(ids)).encode()
+def write_kept(files: Files, request_folder: str, ids: Collection[str]) -> None:
+    """List the trials and studies whose models a request keeps. `request_folder`: `SWEEP/REQUEST`."""
+    path, data = best_models_path(request_folder), json.dumps(sorted(ids)).encode()
     if files.read(path) != data:
         files.write(path, data)
 
 
-def read_kept(files: Files, views: str) -> frozenset[str]:
-    """The listed trials and studies whose models a request keeps; none without a list. `views`: `SWEEP/REQUEST`."""
-    return frozenset(read_record(files, best_models_path(views), list[str]) or ())
+def read_kept(files: Files, request_folder: str) -> frozenset[str]:
+    """The listed trials and studies whose models a request keeps; none without a list. `request_folder`:
+    `SWEEP/REQUEST`."""
+    return frozenset(read_record(files, best_models_path(request_folder), list[str]) or ())
 
 
-def kept_by_others(files: Files, views: str) -> frozenset[str]:
-    """What all requests of a sweep but this one list. `views`: `SWEEP/REQUEST`."""
-    path = PurePosixPath(best_models_path(views))
+def kept_by_others(files: Files, request_folder: str) -> frozenset[str]:
+    """What all requests of a sweep but this one list. `request_folder`: `SWEEP/REQUEST`."""
+    path = PurePosixPath(best_models_path(request_folder))
     folder = str(path.parent)
 
     def read(once: Files, name: str) -> list[str] | None:

@@ -47,7 +47,7 @@ from sweeper.storage.layout import (
     interim_path,
     leases_folder,
     model_path,
-    page_views_folder,
+    page_figures_folder,
     report_path,
     sample_grid_path,
     study_path,
@@ -308,7 +308,7 @@ def synthetic(folder: Path) -> Store:
     write_request(files, "grid", RequestRows("digits", "digits", ["a", "b"], ["s"]))
     for path in (
         *(checkpoint_path("grid", "c"), f"{leases_folder('grid')}/x.json", best_models_path("grid/digits")),
-        *(interim_path("grid", "digits"), f"{page_views_folder('grid')}/digits.json", class_names_path("grid", "d")),
+        *(interim_path("grid", "digits"), f"{page_figures_folder('grid')}/digits.json", class_names_path("grid", "d")),
         *(cut_path("grid", "p"), study_path("grid", "s"), report_path("grid"), summary_path("grid")),
         *(f"{halved_folder('grid')}/c", f"{ARCHIVES}/20260101T000000.000000Z/{trials_folder('grid')}/c.parquet"),
     ):

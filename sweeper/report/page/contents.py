@@ -150,7 +150,7 @@ def collect(files: Files, name: str, *, every: bool = False) -> Contents:
         "opens_with": _largest(known),
         "classes": read_class_names(files, name, rows),
         "kinds": [{"id": kind.FOLDER, "title": kind.TITLE} for kind in KINDS.values()],
-        "views": {name: findings.views(preset) for name, preset in shown.items()},
+        "presets": {name: findings.preset(preset) for name, preset in shown.items()},
         "importances": importances,
         "claims": judged,
         "reruns": earlier.runs,
@@ -241,23 +241,23 @@ def _requests(
             "published": True,
             "figures": {},
         }
-        comparable, views = request.comparable, shown.get(request.preset)
-        if views:
-            record["published"] = views.are_beside(comparable, request.changes)
-        if index < MAX_REQUESTS and views:
+        comparable, figures = request.comparable, shown.get(request.preset)
+        if figures:
+            record["published"] = figures.are_beside(comparable, request.changes)
+        if index < MAX_REQUESTS and figures:
             value_text = text_with_class_names(files, name, comparable)
-            beside = views.beside(comparable, request.changes)
+            beside = figures.beside(comparable, request.changes)
             request_shown = Shown(
                 *(beside, comparable, lambda: snapshot.history, list(snapshot.columns.hyperparameters), value_text),
                 so_far=request.so_far,
             )
             record["figures"] = _figures_of(request_shown, failures.append)
-            infeasible = partial(findings.infeasible, views, comparable)
+            infeasible = partial(findings.infeasible, figures, comparable)
             record["infeasible"] = _numbered(made(failures.append, "infeasible trials", infeasible) or [], numbers)
             best_of = partial(findings.best, request_shown, snapshot.columns)
             best = made(failures.append, "best settings", best_of) or {}
             if len(kept) < len(snapshot.rows):
-                cells = partial(_cells, views, comparable, snapshot, best)
+                cells = partial(_cells, figures, comparable, snapshot, best)
                 record["cells"] = made(failures.append, "heatmaps", cells) or []
             record["best"] = {
                 metric: {
@@ -289,12 +289,12 @@ def _numbered(positions: Iterable[int], numbers: Mapping[int, int]) -> list[list
 
 
 def _cells(
-    views: PresetFigures, comparable: pd.DataFrame, snapshot: Snapshot, best: Mapping[str, Any]
+    figures: PresetFigures, comparable: pd.DataFrame, snapshot: Snapshot, best: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the cells of the heatmaps of one request, by every metric that was measured, those of figures first."""
-    metrics = (*(metric.name for metric in views.metrics), *snapshot.columns.metrics)
+    metrics = (*(metric.name for metric in figures.metrics), *snapshot.columns.metrics)
     measured = [name for name in dict.fromkeys(metrics) if name in comparable and comparable[name].notna().any()]
-    return aggregates.heatmap_cells(views, comparable, measured, best)
+    return aggregates.heatmap_cells(figures, comparable, measured, best)
 
 
 def _figures_of(shown: Shown, say: Callable[[str], object]) -> dict[str, list[Any]]:
@@ -337,23 +337,23 @@ def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, left_o
 def summarise(
     report: Mapping[str, Any], shown: Mapping[str, PresetFigures], every: pd.Series, request: StoredRequest | None
 ) -> Summary:
-    """Return the summary of a sweep from the `report` of its page, the views of its presets, the statuses of `every`
+    """Return the summary of a sweep from the `report` of its page, the figures of its presets, the statuses of `every`
     trial, and the request with the latest one."""
     statuses = every.value_counts()
     summary = Summary(str(report["about"])[:MAX_TEXT], {name: int(statuses.get(name, 0)) for name in STATUSES})
     if request is None:
         return summary
     latest = report["requests"][0]
-    views, ended = shown.get(latest["preset"]), request.rows["ended"].max()
+    figures, ended = shown.get(latest["preset"]), request.rows["ended"].max()
     return replace(
         summary,
         request=str(latest["label"])[:MAX_TEXT],
         requests=len(report["requests"]),
         done=len(request.rows),
         total=latest["total"],
-        best=_best_sentences(views, latest["best"]),
+        best=_best_sentences(figures, latest["best"]),
         last=None if pd.isna(ended) else ended.timestamp(),
-        heatmap=made(_left_out, "heatmap", partial(_thumbnail, views, request.comparable)),
+        heatmap=made(_left_out, "heatmap", partial(_thumbnail, figures, request.comparable)),
     )
 
 
@@ -367,9 +367,9 @@ def write_summary(files: Files, name: str, summary: Summary) -> None:
     files.write(summary_path(name), json.dumps(asdict(summary), separators=(",", ":"), allow_nan=False).encode())
 
 
-def _best_sentences(views: PresetFigures | None, best: Mapping[str, Any]) -> list[str]:
+def _best_sentences(figures: PresetFigures | None, best: Mapping[str, Any]) -> list[str]:
     """Return the first sentences about the metric by which the preset decides, as in the head of the page."""
-    plain = views.headline.name.removeprefix(VALIDATION) if views else ""
+    plain = figures.headline.name.removeprefix(VALIDATION) if figures else ""
     said: list[str] = (best.get(plain) or best.get(f"{VALIDATION}{plain}") or {"text": []})["text"]
     more = [f"and {len(said) - MAX_SENTENCES} more lines on the page"] if len(said) > MAX_SENTENCES else []
     return [*(sentence[:MAX_TEXT] for sentence in said[:MAX_SENTENCES]), *more]
@@ -379,21 +379,22 @@ def _left_out(reason: str) -> None:
     """A heatmap that fails for its data is not drawn; the page says why."""
 
 
-def _thumbnail(views: PresetFigures | None, rows: pd.DataFrame) -> Thumbnail | None:
+def _thumbnail(figures: PresetFigures | None, rows: pd.DataFrame) -> Thumbnail | None:
     """Return the first heatmap of the preset that has values and is small enough."""
-    if views is None:
+    if figures is None:
         return None
-    shown = (_shades(view, labelled(rows, view.selections), views.repeats) for view in views.of_kind(Heatmap))
+    heatmaps = figures.of_kind(Heatmap)
+    shown = (_shades(heatmap, labelled(rows, heatmap.selections), figures.repeats) for heatmap in heatmaps)
     return next(filter(None, shown), None)
 
 
-def _shades(view: Heatmap, rows: pd.DataFrame, repeats: Repeats) -> Thumbnail | None:
-    if not {*view.axes, view.metric.name} <= {*rows.columns} or rows.empty:
+def _shades(heatmap: Heatmap, rows: pd.DataFrame, repeats: Repeats) -> Thumbnail | None:
+    if not {*heatmap.axes, heatmap.metric.name} <= {*rows.columns} or rows.empty:
         return None
-    metric, cells = view.metric, pivot_of(view.metric, rows, view.axes, repeats)
+    metric, cells = heatmap.metric, pivot_of(heatmap.metric, rows, heatmap.axes, repeats)
     if metric.percent:
         cells = in_percent(cells)
-    across, finite = cells[view.columns].nunique(dropna=False), cells["mean"][np.isfinite(cells["mean"])]
+    across, finite = cells[heatmap.columns].nunique(dropna=False), cells["mean"][np.isfinite(cells["mean"])]
     if finite.empty or max(across, len(cells) // across) > MAX_CARD_SIDE:
         return None
     scale = colour_scale(cells, metric.bounds)
@@ -401,5 +402,5 @@ def _shades(view: Heatmap, rows: pd.DataFrame, repeats: Repeats) -> Thumbnail | 
     shades = (1 - places if metric.better == "lower" else places).round(3).to_dict()
     table = [[shades.get(start + column) for column in range(across)] for start in range(0, len(cells), across)]
     low, high = (format_significant(float(value)) for value in (finite.min(), finite.max()))
-    text = f"{metric.label} from {low} to {high}, {view.rows} by {view.columns}"
+    text = f"{metric.label} from {low} to {high}, {heatmap.rows} by {heatmap.columns}"
     return Thumbnail(f"{text}; bright is {metric.better}"[:MAX_TEXT], table)

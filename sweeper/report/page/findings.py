@@ -25,26 +25,26 @@ JOURNAL = "journal.log"
 """The file that Optuna's dashboard reads. While it is written, a lock whose name begins with it lies beside it."""
 
 
-def views(shown: PresetFigures) -> dict[str, Any]:
+def preset(shown: PresetFigures) -> dict[str, Any]:
     """Return the heatmaps of a preset, and its objectives and searched hyperparameters if it is a search."""
     heatmaps = [
         {
-            "metric": view.metric.name,
-            "rows": view.rows,
-            "columns": view.columns,
+            "metric": heatmap.metric.name,
+            "rows": heatmap.rows,
+            "columns": heatmap.columns,
             "published": [
-                [*_json(cell), figure / (100 if view.metric.percent else 1)]
-                for cell, figure in view.published.get(shown.preset, {}).items()
+                [*_json(cell), figure / (100 if heatmap.metric.percent else 1)]
+                for cell, figure in heatmap.published.get(shown.preset, {}).items()
             ],
             "selections": [
                 {
                     "labels": dict(selection.labels),
                     "where": dict(zip(selection.where, _json(tuple(selection.where.values())), strict=True)),
                 }
-                for selection in view.selections
+                for selection in heatmap.selections
             ],
         }
-        for view in shown.of_kind(Heatmap)
+        for heatmap in shown.of_kind(Heatmap)
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
     found |= {"axes": shown.axes, "repeats": asdict(shown.repeats)}
@@ -109,7 +109,7 @@ def ranges(positions: Iterable[int]) -> list[list[int]]:
 
 
 def _ranking_metrics(shown: PresetFigures, columns: Columns) -> Sequence[Metric]:
-    """Return the metrics that rank settings: those of the views, and of the others each whose family has a direction.
+    """Return the metrics that rank settings: those of the figures, and of the others each whose family has a direction.
     A setting is chosen on validation images by itself, so their metrics are not among the others."""
     declared = {metric.name: metric for metric in shown.metrics}
     known = {name.removeprefix(VALIDATION) for name in declared}
@@ -175,7 +175,7 @@ def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetFigures
     """Return every column: `name`, `kind`, and `values`, or `constant` where all trials have the same value.
 
     The `kind` is `hyperparameter`, `metric` or `run` (how the trial ran). Metrics have a `direction`, `percent` and
-    `bounds`, as the views of the presets or else the metrics' own definitions say.
+    `bounds`, as the figures of the presets or else the metrics' own definitions say.
     """
     declared = declared_metrics(shown)
     encoded = []
@@ -209,7 +209,7 @@ def _other_images(declared: Mapping[str, Metric], name: str) -> Metric | None:
 
 
 def known_metric(declared: Mapping[str, Metric], name: str) -> Metric:
-    """Return a metric as the views declare it or the same on other images; else in the unit of those of its family."""
+    """Return a metric as the figures declare it or the same on other images; else in its family's unit."""
     if known := declared.get(name) or _other_images(declared, name):
         return known
     family = family_of(name)

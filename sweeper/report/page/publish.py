@@ -116,14 +116,14 @@ def _summary(files: Files, name: str) -> tuple[Summary, str]:
     empty if they can."""
     if (known := read_summary(files, name)) is not None:
         return known, ""
-    views, _ = read_figures(files, name)
+    presets, _ = read_figures(files, name)
     counts, problem = dict.fromkeys(STATUSES, 0), ""
     try:
         for status in StoreReader(files).statuses(name, check_history=False).values():
             counts[status] += 1
     except StoreError as error:
         problem = str(error)
-    return Summary(next((preset.about for preset in views.values()), ""), counts), problem
+    return Summary(next((preset.about for preset in presets.values()), ""), counts), problem
 
 
 def _card(name: str, summary: Summary, problem: str, link: str | None) -> str:

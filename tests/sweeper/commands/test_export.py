@@ -84,7 +84,7 @@ def test_a_replicate_of_the_best_setting_is_chosen_by_its_seed(store: Path, caps
 def test_export_says_the_sentence_of_the_terminal_in_its_unit_and_with_its_replicates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The views in the store say that beta repeats the experiment here, and that the metric is a share."""
+    """The figures in the store say that beta repeats the experiment here, and that the metric is a share."""
     table = Table("auroc", ("seed",), (Metric("auroc_joint", "maximize", percent=True),))
     heatmap = Heatmap(table.metrics[0], "seed", "lr")
     sweep = replace(TINY, figures=(heatmap, table), breakdown="beta")

@@ -120,12 +120,12 @@ def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
     thread.join()
 
 
-def test_a_sweep_that_does_not_ship_has_its_views(server: view.Server) -> None:
+def test_a_sweep_that_does_not_ship_has_its_figures(server: view.Server) -> None:
     assert NAME not in registry.names()
     report = json.loads(gzip.decompress(base64.b64decode(json.loads(get(server, "/grid.json")[1])["report"])))
     assert (
         report["about"] == SWEEP.about
-        and report["views"]["paper"]["heatmaps"]
+        and report["presets"]["paper"]["heatmaps"]
         and report["requests"][0]["figures"]["tables"]
     )
 

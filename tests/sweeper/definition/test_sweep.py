@@ -1,4 +1,4 @@
-"""The definition of a sweep; its views, which are checked when they are made; rungs of successive halving."""
+"""The definition of a sweep; its figures, which are checked when they are made; rungs of successive halving."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_the_headline_is_the_metric_of_the_first_figure_with_cells() -> None:
     assert sweep(figures=(Table("t", ("nu",), (LOSS, KNN)), HEATMAP)).headline("paper") == LOSS
 
 
-def test_axes_by_metric_are_those_of_all_views() -> None:
+def test_axes_by_metric_are_those_of_all_figures() -> None:
     axes_by_metric = sweep(
         figures=(
             HEATMAP,
@@ -180,14 +180,14 @@ NO_KL, KL = (
 )
 
 
-def test_the_hyperparameters_of_a_view_are_its_axes_or_those_that_select_its_labels() -> None:
+def test_the_hyperparameters_of_a_figure_are_its_axes_or_those_that_select_its_labels() -> None:
     assert Table("t", ("terms",), (VIEWS_KNN,), columns="nu").hyperparameters == ("terms", "nu")
-    views = (
+    figures = (
         Table("t", ("terms",), (VIEWS_KNN,), columns="nu", selections=(NO_KL, KL)),
         Heatmap(VIEWS_KNN, "terms", "nu", selections=(NO_KL, KL)),
         Trajectory("t", (VIEWS_KNN,), by=("nu", "terms"), selections=(NO_KL, KL)),
     )
-    assert {view.hyperparameters for view in views} == {("nu", "beta", "method")}
+    assert {figure.hyperparameters for figure in figures} == {("nu", "beta", "method")}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_hyperparameters_of_a_view_are_its_axes_or_those_that_select_its_lab
         ),
     ],
 )
-def test_selections_label_the_same_axes_of_their_view(selections: tuple[Selection, ...], message: str) -> None:
+def test_selections_label_the_same_axes_of_their_figure(selections: tuple[Selection, ...], message: str) -> None:
     with pytest.raises(SpecError, match=f"^the selections of a table t {message}$"):
         Table("t", ("terms", "nu"), (VIEWS_KNN,), selections=selections)
 

@@ -111,7 +111,7 @@ def test_names_of_trials_of_other_requests_stay(tmp_path: Path) -> None:
     assert names["t2"] == {"beta": 0, "nu": 2}
 
 
-def test_views_are_written_before_there_is_a_row(tmp_path: Path) -> None:
+def test_figures_are_written_before_there_is_a_row(tmp_path: Path) -> None:
     store = Store(tmp_path)
     PageWriter(make(), store.files, print).started(COHORT)
     assert read_figures(store.files, "grid") == ({"paper": figures_of(SWEEP, "paper")}, [])

@@ -159,7 +159,7 @@ def test_running_never_falls_below_none():
     assert "running 0" in out.getvalue()
 
 
-def test_the_live_view_shows_counts_best_and_messages():
+def test_the_live_display_shows_counts_best_and_messages():
     progress, out, clock = make(terminal=True, cohorts=4)
     with progress:
         clock.now += 60
@@ -171,7 +171,7 @@ def test_the_live_view_shows_counts_best_and_messages():
         recorded(progress, rows(0.5, status="diverged"))
         progress.rank(rows(0.4, start=50))
         progress.print_line("cohort 1: worker lost, trying again")
-    view = " ".join(Text.from_ansi(out.getvalue()).plain.split())
+    display = " ".join(Text.from_ansi(out.getvalue()).plain.split())
     for part in (
         "3 of 10 trials",
         "running",
@@ -182,7 +182,7 @@ def test_the_live_view_shows_counts_best_and_messages():
         "best score so far: 0.400 (one trial)",
         "vje 3 trials epoch 12.5 of 800 loss 0.25",
     ):
-        assert part in view
+        assert part in display
     assert "worker lost" in out.getvalue()
 
 

@@ -174,14 +174,14 @@ def test_a_cohort_that_is_halved_leaves_the_history_of_what_another_driver_has_t
 
 
 def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Harness) -> None:
-    view = harness.progress.running_cohorts
+    running = harness.progress.running_cohorts
     harness.report("c0", message(1, [0.5, 0.6]))
     harness.notify("advanced", "c0", Heartbeat(1.5, 4, 2.25))
-    assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  mean auroc 0.55"]
+    assert running.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  mean auroc 0.55"]
     harness.notify("interrupted", "c0", error("the worker died"))
-    assert view.lines("auroc") == []
+    assert running.lines("auroc") == []
     harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
-    assert view.lines("auroc") == []
+    assert running.lines("auroc") == []
 
 
 def test_a_cohort_that_starts_again_is_not_in_the_history_twice(harness: Harness) -> None:

@@ -130,7 +130,7 @@ def test_figures_have_names(files: Files, rows: pd.DataFrame) -> None:
     history = pd.concat([rows.assign(epoch=epoch, metric="auroc", value=rows["auroc"]) for epoch in (1, 2)])
     history = history[["trial_id", "epoch", "metric", "value"]]
     for by in (("normal_class",), ("beta", "normal_class")):
-        view = Trajectory("curves", (AUROC,), by)
-        points = trajectories.average(history, rows, view, text)
-        (panel,) = trajectories.panels(points, view, text)
+        trajectory = Trajectory("curves", (AUROC,), by)
+        points = trajectories.average(history, rows, trajectory, text)
+        (panel,) = trajectories.panels(points, trajectory, text)
         assert {"dog", "1, dog"} & set(panel["lines"]), by

@@ -14,7 +14,7 @@ from sweeper.definition.figures import Figure
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import KINDS, read_figures, write_figures
 from sweeper.storage.files import Files
-from sweeper.storage.layout import FIGURES, page_views_folder
+from sweeper.storage.layout import FIGURES, page_figures_folder
 from tests.sweeper.report.page.stored import SWEEP
 
 
@@ -26,16 +26,16 @@ def test_what_is_written_is_read(sweep: Sweep, tmp_path: Path) -> None:
     found, problems = read_figures(files, "mine")
     assert not problems
     for preset in sweep.presets:
-        views = figures_of(sweep, preset)
-        assert [grid.axes for grid in found[preset].grids] == [grid.axes for grid in views.grids]
+        figures = figures_of(sweep, preset)
+        assert [grid.axes for grid in found[preset].grids] == [grid.axes for grid in figures.grids]
         for field in ("about", "over", "headline", "figures", "objectives", "parameters"):
-            assert getattr(found[preset], field) == getattr(views, field), field
+            assert getattr(found[preset], field) == getattr(figures, field), field
 
 
-def test_views_of_other_presets_are_left_out() -> None:
+def test_figures_of_other_presets_are_left_out() -> None:
     first, *_ = ssl_cifar10.SWEEP.presets
-    views = figures_of(ssl_cifar10.SWEEP, first)
-    assert views.figures and all(set(table.published) <= {first} for table in views.of_kind(Table))
+    figures = figures_of(ssl_cifar10.SWEEP, first)
+    assert figures.figures and all(set(table.published) <= {first} for table in figures.of_kind(Table))
 
 
 def test_values_of_axes_keep_their_types(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_figures_that_cannot_be_are_refused_in_one_line(
 def change(files: Files, changed: Callable[[dict[str, Any]], object]) -> None:
     """Write the figures of a preset, and change the file."""
     write_figures(files, "mine", figures_of(SWEEP, "paper"))
-    path = f"{page_views_folder('mine')}/paper.json"
+    path = f"{page_figures_folder('mine')}/paper.json"
     plain = json.loads(files.read(path) or b"")
     changed(plain)
     files.write(path, json.dumps(plain).encode())

@@ -48,7 +48,7 @@ def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame
 
 
 @pytest.mark.slow
-def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_figures_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: Path, rows: pd.DataFrame) -> None:
     files, both = Files(tmp_path), replace(SWEEP, figures=(*SWEEP.figures, *TABLES.figures))
     for index, folder in enumerate(("", "grid/paper, epochs=5", "grid/digits")):
         subject = findings.Subject("grid", both, "paper", folder)

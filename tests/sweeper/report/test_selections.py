@@ -78,8 +78,8 @@ def test_columns_with_null_of_every_type_are_compared(dtype: str) -> None:
 
 def test_a_line_has_the_reports_of_all_its_trials_also_of_those_of_other_lines() -> None:
     history = pd.DataFrame({"trial_id": [*"abcd"], "epoch": 1, "metric": "accuracy", "value": [0.1, 0.9, 0.2, 0.8]})
-    view = Trajectory("t", (ACCURACY,), by=("failure", "state"), selections=SELECTIONS)
-    points = trajectories.average(history, labelled(ROWS, view.selections), view)
+    trajectory = Trajectory("t", (ACCURACY,), by=("failure", "state"), selections=SELECTIONS)
+    points = trajectories.average(history, labelled(ROWS, trajectory.selections), trajectory)
     assert dict(zip(points["failure, state"], points["mean"], strict=True)) == {
         "no entropy, remedied": 0.8,
         "no entropy, collapsed": 0.2,
@@ -88,7 +88,7 @@ def test_a_line_has_the_reports_of_all_its_trials_also_of_those_of_other_lines()
     }
 
 
-def test_views_of_a_sweep_show_their_selections(tmp_path: Path) -> None:
+def test_figures_of_a_sweep_show_their_selections(tmp_path: Path) -> None:
     sweep = Sweep(
         about="",
         presets={"paper": Grid({}, {})},
@@ -183,12 +183,12 @@ def shown_tables(sweep: Sweep, preset: str, rows: pd.DataFrame, folder: Path) ->
     shown = Shown(figures_of(own, preset), rows, pd.DataFrame, ())
     on_page = {table.name: tables.on_page(shown, table) for table in own.of_kind(Table)}
     assert {name for name, table in on_page.items() if table} == set(stored)
-    for view in own.of_kind(Table):
-        if table := on_page[view.name]:
-            cells = stored[view.name]
-            assert all(len(values) == len(cells) for values in table["cells"].values())
-            for axis in view.axes:
-                assert set(table["cells"][axis]) == set(map(plain_value, cells[axis]))
+    for table in own.of_kind(Table):
+        if drawn := on_page[table.name]:
+            cells = stored[table.name]
+            assert all(len(values) == len(cells) for values in drawn["cells"].values())
+            for axis in table.axes:
+                assert set(drawn["cells"][axis]) == set(map(plain_value, cells[axis]))
     return text, stored
 
 
@@ -240,4 +240,4 @@ def test_no_table_is_empty_and_no_row_was_not_asked_for(
         for axis, asked in axes.items():
             if axis in cells:
                 assert set(cells[axis]) == set(asked)
-    assert not any(f"\n{view.name}: " in f"\n{text}" for view in sweep.of_kind(Table) if view.name not in wanted)
+    assert not any(f"\n{table.name}: " in f"\n{text}" for table in sweep.of_kind(Table) if table.name not in wanted)

@@ -87,8 +87,8 @@ def test_what_no_row_has_is_one_line() -> None:
 )
 def test_any_number_of_lines_and_points_is_a_picture(count: int, epochs: list[int], seeds: int, tmp_path: Path) -> None:
     history, rows = reports([f"method {i}" for i in range(count)], epochs, seeds)
-    view = Trajectory("t", (KNN,), by=("method",))
-    points = write(Files(tmp_path), "grid", history, rows, view)
+    trajectory = Trajectory("t", (KNN,), by=("method",))
+    points = write(Files(tmp_path), "grid", history, rows, trajectory)
     assert len(points) == count * len(epochs)
     assert len(pd.read_parquet(tmp_path / "trajectories/grid/t.parquet")) == len(points)
     assert (tmp_path / "trajectories/grid/t.png").read_bytes().startswith(b"\x89PNG")

@@ -14,7 +14,7 @@ from sweeper.storage.layout import (
     history_folder,
     log_path,
     model_path,
-    page_views_folder,
+    page_figures_folder,
     sample_grid_path,
     trials_folder,
 )
@@ -144,8 +144,8 @@ def test_of_a_foreign_store_only_known_and_whole_files_are_added(
         model_path("grid", "lost"): model(b"weights")[:-1] + b"?",
         sample_grid_path("grid", "new", "key.pem"): b"key",
         log_path("grid", "new"): b"\0" * (LARGEST_LOG + 1),
-        f"{page_views_folder('grid')}/digits.json": b"[",
-        f"{page_views_folder('grid')}/key.pem": b"key",
+        f"{page_figures_folder('grid')}/digits.json": b"[",
+        f"{page_figures_folder('grid')}/key.pem": b"key",
         best_models_path("grid/digits"): b"key",
     }
     for path, data in left_out.items():

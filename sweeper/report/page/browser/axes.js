@@ -1,11 +1,11 @@
-/* What a heatmap can have on its axes: hyperparameters, and labels that a view gives to selections of trials.
+/* What a heatmap can have on its axes: hyperparameters, and labels that a heatmap gives to selections of trials.
 
 A heatmap is drawn of entries {trial, labels}. A trial that several selections have is several entries. */
 
 const MOST_VALUES = 60;
 
 /* Hyperparameters that vary among the trials, with few enough values for an axis, in the order of the preset. After
-   them those that a view of the preset has on an axis, if the trials have one value of them, and vary on its other axis. */
+   them those that a heatmap of the preset has on an axis, if the trials have one value of them, and vary on its other axis. */
 function axesOf(report, request, trials) {
   const few = report.named("hyperparameter").filter((column) => {
     if (column.isConstant || column.name === "schedule") return false;
@@ -13,7 +13,7 @@ function axesOf(report, request, trials) {
     return count > 1 && count <= MOST_VALUES;
   });
   const vary = (name) => few.some((column) => column.name === name);
-  const pairs = (report.views[request.preset]?.heatmaps ?? []).flatMap(({ rows, columns }) => [[rows, columns], [columns, rows]]);
+  const pairs = (report.presets[request.preset]?.heatmaps ?? []).flatMap(({ rows, columns }) => [[rows, columns], [columns, rows]]);
   const fixed = pairs.filter(([name, other]) => report.columns.has(name) && !vary(name) && vary(other)).map(([name]) => name);
   return [...report.ordered(request.preset, few), ...new Set(fixed.map((name) => report.columns.get(name)))];
 }
@@ -31,7 +31,7 @@ const labelAxis = (name, selections) => ({
   sorted: (values) => [...new Set(selections.map((selection) => selection.labels[name]))].filter((label) => values.includes(label)),
 });
 
-const labelsOf = (view) => Object.keys(view?.selections[0]?.labels ?? {});
+const labelsOf = (heatmap) => Object.keys(heatmap?.selections[0]?.labels ?? {});
 
 /* The trials of each selection in turn. Without selections every trial is an entry without labels. */
 function entriesOf(report, trials, selections) {

@@ -87,7 +87,7 @@ class Report {
   /* The columns in the order of a preset: the axes of its definition, the method, those that a request alone varies, and
      the seed. */
   ordered(preset, columns) {
-    const defined = this.views[preset]?.axes ?? [];
+    const defined = this.presets[preset]?.axes ?? [];
     const rank = ({ name }) => (name === "seed" ? 2e6 : defined.includes(name) ? defined.indexOf(name) : name === "method" ? 1e6 - 1 : 1e6);
     return [...columns].sort((left, right) => rank(left) - rank(right));
   }

@@ -29,9 +29,9 @@ class Heatmap {
     this.given = report.lacksTrials ? request.cells : null;
     this.axes = this.given ? [] : axesOf(report, request, this.trials);
     this.metrics = this.given ? this.givenMetrics() : measured(report, this.trials);
-    const views = report.views[request.preset]?.heatmaps ?? [];
-    this.views = views.filter((view) => (this.given ? this.givenFor(view.rows, view.columns) : entriesOf(report, this.trials, view.selections).length));
-    if (!this.metrics.some((metric) => metric.name === this.metric)) this.choose(this.views[0] ?? {});
+    const defined = report.presets[request.preset]?.heatmaps ?? [];
+    this.heatmaps = defined.filter((heatmap) => (this.given ? this.givenFor(heatmap.rows, heatmap.columns) : entriesOf(report, this.trials, heatmap.selections).length));
+    if (!this.metrics.some((metric) => metric.name === this.metric)) this.choose(this.heatmaps[0] ?? {});
     if (!this.isAxis(this.rows) || !this.isAxis(this.columns) || this.preset !== request.preset) this.defaultAxes();
     this.preset = request.preset;
     this.fixed = Object.fromEntries(Object.entries(this.fixed ?? {}).filter(([name]) => this.axes.some((axis) => axis.name === name)));
@@ -43,7 +43,7 @@ class Heatmap {
   }
 
   get exists() {
-    return this.metrics.length > 0 && this.names().length > 0 && (this.views.length > 0 || !this.report.views[this.request.preset]?.parameters);
+    return this.metrics.length > 0 && this.names().length > 0 && (this.heatmaps.length > 0 || !this.report.presets[this.request.preset]?.parameters);
   }
 
   /* The cells over two axes where they are given; undefined if there are none. */
@@ -57,19 +57,19 @@ class Heatmap {
 
   choose({ metric, rows, columns }) {
     const known = (name) => this.metrics.some((column) => column.name === name);
-    const headline = this.report.views[this.request.preset]?.headline;
+    const headline = this.report.presets[this.request.preset]?.headline;
     this.metric = [metric, headline, this.metrics[0]?.name].find(known);
     Object.assign(this, { rows, columns, anchor: "rows" });
   }
 
-  /* The view whose labels are on an axis; null if hyperparameters are on both. Of several, that of the metric, and of
+  /* The heatmap whose labels are on an axis; null if hyperparameters are on both. Of several, that of the metric, and of
      the axis that was chosen last. */
   labelling() {
     const [first, second] = this.anchor === "columns" ? [this.columns, this.rows] : [this.rows, this.columns];
-    const ordered = [...this.views].sort((left, right) => (right.metric === this.metric) - (left.metric === this.metric));
-    const having = (name) => ordered.filter((view) => labelsOf(view).includes(name));
+    const ordered = [...this.heatmaps].sort((left, right) => (right.metric === this.metric) - (left.metric === this.metric));
+    const having = (name) => ordered.filter((heatmap) => labelsOf(heatmap).includes(name));
     const candidates = having(first).length ? having(first) : having(second);
-    return candidates.find((view) => labelsOf(view).includes(second)) ?? candidates[0] ?? null;
+    return candidates.find((heatmap) => labelsOf(heatmap).includes(second)) ?? candidates[0] ?? null;
   }
 
   /* One axis was chosen: if it has labels with which the other one does not go, choose another for that. */
@@ -87,7 +87,7 @@ class Heatmap {
   /* All that can be on an axis. */
   names() {
     if (this.given) return [...new Set(this.given.flatMap((known) => [known.rows, known.columns]))];
-    return [...new Set([...this.views.flatMap(labelsOf), ...this.axes.map((axis) => axis.name)])];
+    return [...new Set([...this.heatmaps.flatMap(labelsOf), ...this.axes.map((axis) => axis.name)])];
   }
 
   /* Whether this can be on an axis, given what is on the other one. */
@@ -97,8 +97,8 @@ class Heatmap {
   }
 
   axis(name) {
-    const view = this.labelling();
-    return labelsOf(view).includes(name) ? labelAxis(name, view.selections) : hyperparameterAxis(this.column(name));
+    const heatmap = this.labelling();
+    return labelsOf(heatmap).includes(name) ? labelAxis(name, heatmap.selections) : hyperparameterAxis(this.column(name));
   }
 
   entries(trials) {
@@ -106,10 +106,10 @@ class Heatmap {
   }
 
   defaultAxes() {
-    const view = this.views.find((known) => known.metric === this.metric) ?? this.views[0];
-    Object.assign(this, { rows: view?.rows, columns: view?.columns, anchor: "rows" });
+    const heatmap = this.heatmaps.find((known) => known.metric === this.metric) ?? this.heatmaps[0];
+    Object.assign(this, { rows: heatmap?.rows, columns: heatmap?.columns, anchor: "rows" });
     if (this.given) {
-      if (!view) Object.assign(this, { rows: this.given[0]?.rows, columns: this.given[0]?.columns });
+      if (!heatmap) Object.assign(this, { rows: this.given[0]?.rows, columns: this.given[0]?.columns });
       return;
     }
     const wanted = [this.rows, this.columns].map((name) => (this.isAxis(name) ? name : null));
@@ -122,7 +122,7 @@ class Heatmap {
   /* The first name of the preset's definition, else the one that leaves the fewest cells without trials if it is on the
      horizontal axis. */
   fullest(names) {
-    const defined = names.find((name) => name !== "seed" && this.report.views[this.request.preset]?.axes.includes(name));
+    const defined = names.find((name) => name !== "seed" && this.report.presets[this.request.preset]?.axes.includes(name));
     if (defined) return defined;
     const entries = this.entries(this.trials);
     const filled = (name) => {
@@ -138,7 +138,7 @@ class Heatmap {
 
   /* What the trials within a cell repeat. */
   repeated(rows, columns, trials) {
-    const repeats = this.report.views[this.request.preset]?.repeats ?? this.report.repeats;
+    const repeats = this.report.presets[this.request.preset]?.repeats ?? this.report.repeats;
     return repetition(repeats, (name) => this.column(name), trials, [rows.name, columns.name]);
   }
 
@@ -147,7 +147,7 @@ class Heatmap {
     if (this.given) return this.givenFor(this.rows, this.columns).over;
     const varying = this.remaining().map((axis) => axis.name);
     const repeated = this.repeated(this.axis(this.rows), this.axis(this.columns), this.trials);
-    return nounsOf(repeated, this.report.views[this.request.preset]?.nouns, (name) => varying.includes(name));
+    return nounsOf(repeated, this.report.presets[this.request.preset]?.nouns, (name) => varying.includes(name));
   }
 
   /* The cells of a metric over the chosen axes, with the framed and the marked ones, for the trials that are left. */
@@ -161,7 +161,7 @@ class Heatmap {
     return { ...grid, frames, alike };
   }
 
-  /* What is said of the best settings: of the trials that a view with labels shows, else of all. */
+  /* What is said of the best settings: of the trials that a heatmap with labels shows, else of all. */
   best() {
     const names = [[this.rows, this.columns], [this.columns, this.rows]].map((axes) => [this.metric, ...axes].join("\n"));
     return this.request.best[names.find((name) => name in this.request.best)] ?? this.report.bestOf(this.request, this.metric);
@@ -187,7 +187,7 @@ class Heatmap {
       this.draw();
     };
     const names = this.names();
-    const first = this.views.map((view) => view.metric).filter((name) => this.metrics.some((known) => known.name === name));
+    const first = this.heatmaps.map((heatmap) => heatmap.metric).filter((name) => this.metrics.some((known) => known.name === name));
     const others = this.metrics.map((metric) => metric.name).filter((name) => !first.includes(name));
     const controls = [
       ["metric", choice("metric", [...first, ...others], this.metric, change("metric"))],
@@ -246,10 +246,10 @@ class Heatmap {
   }
 
   published(cell) {
-    const view = this.views.find((known) => known.metric === this.metric && known.rows === this.rows && known.columns === this.columns);
-    if (!view || this.isFiltered || !this.request.published) return null;
+    const heatmap = this.heatmaps.find((known) => known.metric === this.metric && known.rows === this.rows && known.columns === this.columns);
+    if (!heatmap || this.isFiltered || !this.request.published) return null;
     const same = (left, right) => (NUMBERS[left] ?? left) === right;
-    return view.published.find(([row, column]) => same(row, cell.row) && same(column, cell.column))?.[2] ?? null;
+    return heatmap.published.find(([row, column]) => same(row, cell.row) && same(column, cell.column))?.[2] ?? null;
   }
 
   /* What a cell is, in words: the text of a screen reader and of the pointer. */
@@ -266,7 +266,7 @@ class Heatmap {
 
   /* Whether trials of searches are among the trials, whatever was proposed for them. */
   get averagesStudies() {
-    const has = this.report.views[this.request.preset]?.objectives && this.report.columns.has("study");
+    const has = this.report.presets[this.request.preset]?.objectives && this.report.columns.has("study");
     return Boolean(has) && this.trials.some((trial) => this.report.value("study", trial) !== null);
   }
 

@@ -100,7 +100,7 @@ class Page {
     }
     if (controls.length) parts.push(el("div", { class: "controls" }, controls));
     parts.push(el("p", { class: "status", id: "state" }, `${request.title ? `${request.title}: ` : ""}${request.total ? `${request.count.toLocaleString("en")} of ` : ""}${plural(request.total || request.count, "trial")}${states ? `: ${states}` : ""}`));
-    const best = report.bestOf(request, report.views[request.preset]?.headline);
+    const best = report.bestOf(request, report.presets[request.preset]?.headline);
     if (request.title !== request.label) parts.push(el("details", {}, el("summary", {}, "the request's whole name"), el("p", {}, request.label)));
     const sentences = best.text.map((sentence) => el("p", { class: "status" }, sentence));
     parts.push(...sentences.splice(0, MOST_SENTENCES));
@@ -157,7 +157,7 @@ class Page {
   openedGroup() {
     const { report, opened } = this;
     const position = report.trialsOf(this.request).find((trial) => report.value("trial_id", trial) === opened);
-    const metric = report.views[this.request.preset]?.headline ?? [...report.series.keys()][0];
+    const metric = report.presets[this.request.preset]?.headline ?? [...report.series.keys()][0];
     return position === undefined ? null : { title: `Trial ${opened}`, trials: [position], count: 1, metric };
   }
 

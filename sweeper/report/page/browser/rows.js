@@ -83,7 +83,7 @@ class Rows {
     const recorded = run.filter((column) => this.trials.some((trial) => column.at(trial) !== null));
     const first = ["trial_id", "status"].map((key) => report.columns.get(key));
     this.few = [...first, ...vary, ...measured(report, this.trials), ...recorded];
-    this.headline = report.views[request.preset]?.headline;
+    this.headline = report.presets[request.preset]?.headline;
     if (this.order === null) {
       const metric = report.columns.get(this.headline);
       if (metric) this.order = { name: metric.name, descending: metric.direction !== "minimize" };

@@ -38,13 +38,13 @@ class Search {
 
   set(report, request) {
     Object.assign(this, { report, request });
-    this.view = report.views[request.preset];
-    this.element.hidden = !this.view?.objectives || !report.columns.has("number");
+    this.preset = report.presets[request.preset];
+    this.element.hidden = !this.preset?.objectives || !report.columns.has("number");
     if (this.element.hidden) return;
     this.all = report.trialsOf(request);
     this.studies = distinct(this.all.map((trial) => report.value("study", trial)).filter((name) => name !== null));
     if (!this.studies.includes(this.study)) this.study = this.studies[0];
-    const names = this.view.objectives.map((objective) => objective.name);
+    const names = this.preset.objectives.map((objective) => objective.name);
     if (!names.includes(this.objective)) this.objective = names[0];
   }
 
@@ -53,20 +53,20 @@ class Search {
   }
 
   render(body) {
-    const { report, view } = this;
-    const objective = view.objectives.find((known) => known.name === this.objective);
+    const { report, preset } = this;
+    const objective = preset.objectives.find((known) => known.name === this.objective);
     const column = overTrials(report.columns.get(objective.name));
     const change = (key) => (value) => { this[key] = value; this.draw(); };
     const controls = [];
     const several = this.studies.length > 1;
-    if (view.objectives.length > 1) controls.push(choice("objective", view.objectives.map((known) => known.name), this.objective, change("objective")));
+    if (preset.objectives.length > 1) controls.push(choice("objective", preset.objectives.map((known) => known.name), this.objective, change("objective")));
     this.infeasible = new Set(report.inRanges(this.request.infeasible));
     const studies = several ? this.studies.map((name) => this.studyOf(name, column, objective)) : [];
     const { trials, repeats, complete, ranked } = this.studyOf(this.study ?? null, column, objective);
     const [progress, history, parallel, importance, front] = [chartBox(), chartBox(), chartBox(), chartBox(), chartBox()];
     const shares = report.importances.find((known) => known.study === this.study && known.request === this.request.label) ??
       report.importances.find((known) => known.study === this.study);
-    const areTwo = view.objectives.length === 2;
+    const areTwo = preset.objectives.length === 2;
     const every = !report.lacksTrials;
     const proposed = repeats > 1 ? `${plural(trials.length, "proposal")} of ${repeats} trials each` : plural(trials.length, "trial");
     body.replaceChildren(
@@ -74,7 +74,7 @@ class Search {
       ...(several && every ? [el("h3", {}, "Best value over trials"), progress] : []),
       ...(several ? [el("h3", {}, "Best trial of each study"), this.bestOfStudies(studies, objective)] : []),
       ...(several ? [el("h3", {}, "One study"), el("div", { class: "controls" }, choice("study", this.studies, this.study, change("study")))] : []),
-      el("p", {}, `${every ? `${proposed}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.view.constraints.join(", ")}` : ""}` : `${proposed} of the study on this page; its history and parallel coordinates need all`}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
+      el("p", {}, `${every ? `${proposed}, ${complete.length} trained to the end${this.infeasible.size ? ` and met ${this.preset.constraints.join(", ")}` : ""}` : `${proposed} of the study on this page; its history and parallel coordinates need all`}. Objective: ${repeats > 1 ? "mean of " : ""}${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
       el("div", { class: "sides" },
         every ? el("div", {}, el("h3", {}, "History"), history) : null,
         shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,
@@ -109,15 +109,15 @@ class Search {
   }
 
   parameters(trials) {
-    const { report, view } = this;
-    return view.parameters.map((known) => ({ ...known, column: overTrials(report.columns.get(known.name)) })).filter(({ column }) => column && trials.some((trial) => column.at(trial) !== null));
+    const { report, preset } = this;
+    return preset.parameters.map((known) => ({ ...known, column: overTrials(report.columns.get(known.name)) })).filter(({ column }) => column && trials.some((trial) => column.at(trial) !== null));
   }
 
   /* The objectives, and the chosen one on test images. */
   metricsOf(objective) {
-    const { report, view } = this;
+    const { report, preset } = this;
     const plain = report.columns.get(objective.name.replace(/^val_/, ""));
-    const metrics = view.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
+    const metrics = preset.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
     return plain && !metrics.includes(plain) ? [...metrics, plain] : metrics;
   }
 
@@ -127,9 +127,9 @@ class Search {
 
   /* The cells of proposals in these columns, `cell(column, trials)`; of metrics with the interval over replicates. And what they show, in words. */
   proposalCells(columns, proposals, objective) {
-    const { report, view } = this;
+    const { report, preset } = this;
     const metrics = this.metricsOf(objective);
-    const repeated = repetition(view.repeats, (name) => report.columns.get(name), proposals.flat(), []);
+    const repeated = repetition(preset.repeats, (name) => report.columns.get(name), proposals.flat(), []);
     const of = (trials, metric) => summary(trials, metric, repeated, report.halves);
     const ends = (column, trials) => {
       const metric = metrics.find((known) => known.name === column.name);
@@ -143,7 +143,7 @@ class Search {
     };
     const varies = (name) => proposals.some((trials) => trials.some((trial) => report.value(name, trial) !== report.value(name, trials[0])));
     const cells = proposals.map((trials) => of(trials, report.columns.get(objective.name)));
-    const shown = described(cells, nounsOf(repeated, view.nouns, varies), "interval");
+    const shown = described(cells, nounsOf(repeated, preset.nouns, varies), "interval");
     return { cell, means: shown ? `: ${shown}` : "" };
   }
 
@@ -225,7 +225,7 @@ class Search {
   }
 
   front(box, complete) {
-    const objectives = this.view.objectives;
+    const objectives = this.preset.objectives;
     const [first, second] = objectives.map((known) => overTrials(this.report.columns.get(known.name)));
     const scaled = (column, trial) => (column.percent ? 100 * column.at(trial) : column.at(trial));
     const text = (column, trial) => formatMetric(column.at(trial), column.percent);

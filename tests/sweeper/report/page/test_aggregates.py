@@ -85,7 +85,7 @@ def test_a_search_has_its_best_trials(tmp_path: Path, monkeypatch: pytest.Monkey
     files = stored_search.fill(tmp_path).files
     report, rows = collect(files, stored_search.NAME).report, load(stored_search.NAME, files)
     finished = rows[rows["status"] == "finished"]
-    objective = report["views"][rows["preset"][0]]["headline"]
+    objective = report["presets"][rows["preset"][0]]["headline"]
     assert {*finished.nlargest(5, objective)["trial_id"]} < {*ids(report)} and report["count"] == 8
     assert report["requests"][0]["cells"] == []
 

@@ -21,7 +21,7 @@ from sweeper.report.page.findings import declared_metrics, encode
 from sweeper.report.page.publish import sweep_names
 from sweeper.results.best import Settings, best_settings
 from sweeper.results.sentences import sentences
-from sweeper.storage.layout import page_views_folder, request_path, trial_names_path
+from sweeper.storage.layout import page_figures_folder, request_path, trial_names_path
 from sweeper.storage.load import take_snapshot
 from sweeper.storage.requests import RequestRows, short_name, write_request
 from sweeper.storage.rows import Columns
@@ -96,10 +96,10 @@ def test_tables_have_the_papers_figures(contents: Contents) -> None:
 
 
 def test_trajectories_and_heatmaps(contents: Contents) -> None:
-    (view,) = contents.report["requests"][0]["figures"]["trajectories"]
-    points = view["charts"][0]["data"]["points"]
+    (trajectory,) = contents.report["requests"][0]["figures"]["trajectories"]
+    points = trajectory["charts"][0]["data"]["points"]
     assert points["epoch"] == [1, 2, 3] * 3 and points["count"] == [6] * 6 + [5] * 3
-    assert contents.report["views"]["paper"]["heatmaps"][0]["published"] == [[1.0, 0.5, 0.75]]
+    assert contents.report["presets"]["paper"]["heatmaps"][0]["published"] == [[1.0, 0.5, 0.75]]
 
 
 def test_a_trial_without_a_row_has_its_hyperparameters_and_a_curve(contents: Contents) -> None:
@@ -113,20 +113,20 @@ def test_sample_grids(contents: Contents) -> None:
     assert (own["title"], own["trial"]) == ("samples", "trial00000")
 
 
-def test_a_sweep_without_views_has_its_rows(tmp_path: Path) -> None:
+def test_a_sweep_without_figures_has_its_rows(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    store.files.delete_folder(page_views_folder(NAME))
+    store.files.delete_folder(page_figures_folder(NAME))
     report = collect(store.files, NAME).report
-    assert report["views"] == {} and report["requests"][0]["figures"] == {} and report["count"] == 18
+    assert report["presets"] == {} and report["requests"][0]["figures"] == {} and report["count"] == 18
 
 
-def test_views_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_figures_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    store.files.write(f"{page_views_folder(NAME)}/other.json", b'{"preset": "other"}')
+    store.files.write(f"{page_figures_folder(NAME)}/other.json", b'{"preset": "other"}')
     report = collect(store.files, NAME).report
-    assert list(report["views"]) == ["paper"]
+    assert list(report["presets"]) == ["paper"]
     assert report["notes"] == [
-        "The views in reports/grid.views/other.json cannot be read and are left out: must have the key about."
+        "The figures in reports/grid.views/other.json cannot be read and are left out: must have the key about."
     ]
 
 
@@ -235,11 +235,11 @@ def _plain(row: dict[Any, Any]) -> dict[str, Any]:
 def test_what_cannot_be_made_of_its_data_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
     store = fill(tmp_path)
     path = next(f"trials/sweep={NAME}/{file}" for file in store.files.list(f"trials/sweep={NAME}"))
-    views = page_views_folder(NAME)
-    plain = json.loads(store.files.read(f"{views}/paper.json") or b"")
+    folder = page_figures_folder(NAME)
+    plain = json.loads(store.files.read(f"{folder}/paper.json") or b"")
     odd = {**plain["tables"][0], "name": "odd", "published": [], "metrics": [{"name": "status"}]}
     plain["tables"].insert(0, odd)
-    store.files.write(f"{views}/paper.json", json.dumps(plain).encode())
+    store.files.write(f"{folder}/paper.json", json.dumps(plain).encode())
     store.files.write(f"studies/{NAME}/paper/one/importance.parquet", store.files.read(path) or b"")
     store.files.write(f"studies/{NAME}/paper/one/trials.parquet", store.files.read(path) or b"")
     report = collect(store.files, NAME).report
@@ -252,7 +252,7 @@ def test_what_cannot_be_made_of_its_data_is_named_and_the_rest_is_shown(tmp_path
 
 def test_each_request_says_its_best_setting_and_whose_trials_that_has(contents: Contents) -> None:
     (request,) = contents.report["requests"]
-    best = request["best"][contents.report["views"]["paper"]["headline"]]
+    best = request["best"][contents.report["presets"]["paper"]["headline"]]
     assert best["text"][0].startswith("best ") and "; chosen " in best["text"][0]
     statuses = column(contents, "status")["values"]
     assert best["trials"] and all(0 <= trial < len(statuses) for trial in best["trials"])
@@ -328,7 +328,7 @@ def test_a_metric_is_shown_alike_on_validation_and_on_test_images() -> None:
     assert column["percent"] and column["direction"] == "maximize"
 
 
-def test_the_first_view_of_a_metric_decides() -> None:
+def test_the_first_figure_of_a_metric_decides() -> None:
     assert set(declared_metrics(VIEWS)) == {"auroc_joint", "knn_z", "loss"}
     assert declared_metrics(()) == {}
 
@@ -336,7 +336,7 @@ def test_the_first_view_of_a_metric_decides() -> None:
 def test_metrics_of_a_family_have_one_unit() -> None:
     rows = pd.DataFrame({"knn_mu": [0.5]})
     (column,) = encode(rows, Columns({}, ("knn_mu",)), VIEWS)
-    assert column["percent"], "as knn_z, which a view shows in percent"
+    assert column["percent"], "as knn_z, which a figure shows in percent"
 
 
 def test_the_page_knows_which_proposals_are_infeasible() -> None:
@@ -352,4 +352,4 @@ def test_the_page_knows_which_proposals_are_infeasible() -> None:
         index=range(7, 12),
     )
     assert findings.infeasible(bounded, rows) == [7, 8, 11] and findings.infeasible(plain, rows) == []
-    assert findings.views(bounded)["constraints"] == ["seconds <= 60"]
+    assert findings.preset(bounded)["constraints"] == ["seconds <= 60"]

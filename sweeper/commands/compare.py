@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast, get_args
 
 import pandas as pd
 
@@ -10,7 +11,8 @@ from sweeper.commands.command_line import EXIT_OK, Parser, command_line
 from sweeper.definition import SpecError
 from sweeper.definition.space import unknown
 from sweeper.printing import print
-from sweeper.report.differences import picture, text
+from sweeper.report.charts import Form
+from sweeper.report.differences import drawing, text
 from sweeper.report.formatting import format_value
 from sweeper.results.compare import (
     SYNTAX,
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("second", metavar="B", help="the same, without what it shares with A")
     metric_help = "compare this metric; may be given several times (default: all)"
     parser.add_argument("--metric", action="append", default=[], help=metric_help)
-    parser.add_argument("--out", type=Path, default=Path("comparison.png"), metavar="FILE", help="the figure, a PNG")
+    out_help = "the figure: a PNG, PDF or SVG"
+    parser.add_argument("--out", type=Path, default=Path("comparison.png"), metavar="FILE", help=out_help)
     options = parser.parse_args(arguments)
     _compare(*parse_sides(options.first, options.second), options)
     return EXIT_OK
@@ -74,12 +77,13 @@ def _differences(
 
 
 def _compare(first: ComparedSide, second: ComparedSide, options: argparse.Namespace) -> None:
-    if options.out.suffix.lower() != ".png" or not options.out.absolute().parent.is_dir():
-        raise SpecError(f"--out must be a PNG in a folder that exists, but got {options.out}")
+    form = options.out.suffix.lower().removeprefix(".")
+    if form not in get_args(Form) or not options.out.absolute().parent.is_dir():
+        raise SpecError(f"--out must be a PNG, PDF or SVG in a folder that exists, but got {options.out}")
     sides, pairs, table = _differences((first, second), options.metric)
     print("\n".join([*_about(pairs, (first, second), sides), "", text(table), "", *_notes(table)]))
     try:
-        options.out.write_bytes(picture(pairs, table, (first.label, second.label)))
+        options.out.write_bytes(drawing(pairs, table, (first.label, second.label)).picture(cast(Form, form)))
     except OSError as error:
         raise SpecError(f"--out {options.out} cannot be written: {error.strerror}") from error
     print(f"figure: {options.out}")

@@ -47,9 +47,9 @@ MOST_METRICS = 24
 """Most metrics that the figure shows; the table has all."""
 
 
-def picture(pairs: PairedTrials, table: pd.DataFrame, labels: tuple[str, str]) -> bytes:
-    """Return a figure of `differences(pairs)` as a PNG: a strip for each metric with a point for each pair, their mean
-    and its interval. `labels` are the names of the sides A and B.
+def drawing(pairs: PairedTrials, table: pd.DataFrame, labels: tuple[str, str]) -> charts.Drawing:
+    """Return the picture of `differences(pairs)`: a strip for each metric with a point for each pair, their mean and
+    its interval. `labels` are the names of the sides A and B.
 
     Each strip has its own scale, which is symmetric about zero.
     """
@@ -62,7 +62,8 @@ def picture(pairs: PairedTrials, table: pd.DataFrame, labels: tuple[str, str]) -
         charts.fill(charts.DIFFERENCES, {**charts.COLOURS["light"], **strip(row, pairs)})
         for row in shown.to_dict("records")
     ]
-    return charts.png(charts.BELOW, extent=100 * len(strips), title=title, panels=strips, padding=charts.PADDING)
+    values = {"title": title, "panels": strips, "padding": charts.PADDING}
+    return charts.Drawing(charts.BELOW, values, 100 * len(strips))
 
 
 def strip(row: Mapping[Any, Any], pairs: PairedTrials) -> dict[str, Any]:

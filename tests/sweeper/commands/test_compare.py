@@ -11,6 +11,7 @@ from sweeper.report.formatting import MINUS
 from sweeper.results.compare import ComparedSide, parse_sides
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from tests.cases import for_each
 
 COLUMNS = Columns({"method": str, "nu": float, "seed": int}, ("knn_z",))
 
@@ -72,6 +73,12 @@ def test_paired_differences_are_printed_and_drawn(
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
+@for_each(("name", "start"), [("c.pdf", b"%PDF-"), ("c.SVG", b"<svg ")])
+def test_the_figure_has_the_form_of_its_suffix(name: str, start: bytes, folder: Path) -> None:
+    assert main(["grid:short", ":long", "--out", str(folder / name)]) == 0
+    assert (folder / name).read_bytes().startswith(start)
+
+
 def test_from_python_it_is_a_frame(folder: Path) -> None:
     (knn,) = sweeper.compare("grid:short,nu=1", ":long,nu=1", ["knn_z"]).to_dict("records")
     assert knn["difference"] == pytest.approx(0.125) and knn["n"] == 3 and knn["improved"] == 1.0
@@ -92,7 +99,10 @@ def test_from_python_it_is_a_frame(folder: Path) -> None:
         ([":short", "grid"], "the first side must be NAME"),
         (["grid:short@", "grid"], "a store must follow the @"),
         (["grid:short", ":long", "--metric", "knn_y"], "no metric of both sides 'knn_y' (did you mean 'knn_z'?)"),
-        (["grid:short", ":long", "--out", "c.pdf"], "--out must be a PNG in a folder that exists, but got c.pdf"),
+        (
+            ["grid:short", ":long", "--out", "c.gif"],
+            "--out must be a PNG, PDF or SVG in a folder that exists",
+        ),
         (["grid:short"], "the following arguments are required: B"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sweeper.definition import SpecError
-from sweeper.report.differences import picture, strip, text
+from sweeper.report.differences import drawing, strip, text
 from sweeper.report.formatting import DASH
 from sweeper.results.compare import REPLICATE, STRATUM, PairedTrials, differences, pair
 
@@ -167,7 +167,7 @@ def test_the_text_has_a_line_for_each_metric() -> None:
 def test_the_figure_shows_every_pair_and_the_mean(count: int) -> None:
     pairs = pairs_of(auroc_joint=(FIRST[:count], SECOND[:count]), loss_kl=(FIRST[:count], FIRST[:count]))
     table = differences(pairs)
-    assert picture(pairs, table, ("a" * 200, "b")).startswith(b"\x89PNG")
+    assert drawing(pairs, table, ("a" * 200, "b")).png.startswith(b"\x89PNG")
     auroc, loss_kl = (strip(row, pairs) for row in table.to_dict("records"))
     assert [point["x"] for point in auroc["points"]] == (SECOND[:count] - FIRST[:count]).tolist()
     assert [point["outcome"] for point in auroc["points"]] == ["B better", "B better", "B worse", *["B better"] * 3][

@@ -153,8 +153,7 @@ class Table(Figure):
     others: bool = False
     """Whether the other metrics that trials report follow, which only a function's reports tell."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Value, hyperparameter or metric as the table writes it -> the text in its place: `{"vje": "Ours"}`. A page shows
-    what is in the rows."""
+    """Value, hyperparameter or metric as the table writes it -> the text in its place: `{"vje": "Ours"}`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -136,6 +136,7 @@ def on_page(shown: Shown, table: Table) -> dict[str, Any] | None:
         "rows": list(table.rows),
         "columns": table.columns,
         "metrics": [asdict(metric) for metric in table.metrics],
+        "labels": dict(table.labels),
         "cells": {str(name): json_values(cells[name]) for name in cells},
     }
 

@@ -17,7 +17,9 @@ function figureCell(cells, index, show, spread) {
   return cell;
 }
 
-function paperTable({ name, captions, rows, columns, metrics, cells }, write, spread) {
+function paperTable({ name, captions, rows, columns, metrics, cells, labels }, write, spread) {
+  const labelled = (text) => (Object.hasOwn(labels, text) ? labels[text] : text);
+  const shown = (key, value) => String(write(key, NUMBERS[value] ?? value));
   const count = cells.metric.length;
   const keyOf = (index) => rows.map((key) => String(cells[key][index])).join("\n");
   const places = new Map();
@@ -27,23 +29,25 @@ function paperTable({ name, captions, rows, columns, metrics, cells }, write, sp
     places.get(key).set(`${columns ? String(cells[columns][index]) : ""}\n${cells.metric[index]}`, index);
   }
   const across = columns ? [...new Set(cells[columns].map(String))] : [""];
-  const texts = new Map(columns ? cells[columns].map((value) => [String(value), write(columns, NUMBERS[value] ?? value)]) : []);
+  const texts = new Map(columns ? cells[columns].map((value) => [String(value), shown(columns, value)]) : []);
   const heads = across.flatMap((value) => metrics.map((metric) => {
-    const label = metric.percent ? `${metric.name} (%)` : metric.name;
-    return columns ? `${columns}=${texts.get(value)}: ${label}` : label;
+    const unit = metric.percent ? `${metric.name} (%)` : metric.name;
+    const label = Object.hasOwn(labels, unit) || !Object.hasOwn(labels, metric.name) ? labelled(unit) : labels[metric.name];
+    const text = texts.get(value);
+    return columns ? `${Object.hasOwn(labels, text) ? labels[text] : `${labelled(columns)}=${text}`}: ${label}` : label;
   }));
   const measured = (name) => ["mean", "low", "high", "std"].flatMap((kind) => cells[kind].filter((_, index) => cells.metric[index] === name));
   const shows = new Map(metrics.map((metric) => [metric.name, columnText(measured(metric.name), metric.percent)]));
   const body = [...places.values()].map((row) => {
     const first = row.values().next().value;
-    const keys = rows.map((key) => el("th", { scope: "row" }, write(key, NUMBERS[cells[key][first]] ?? cells[key][first])));
+    const keys = rows.map((key) => el("th", { scope: "row" }, labelled(shown(key, cells[key][first]))));
     const figures = across.flatMap((value) => metrics.map((metric) => {
       const index = row.get(`${value}\n${metric.name}`);
       return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, shows.get(metric.name), spread);
     }));
     return el("tr", {}, keys, figures);
   });
-  return plainTable(captions[spread], [...rows, ...heads], body, name);
+  return plainTable(captions[spread], [...rows.map(labelled), ...heads], body, name);
 }
 
 /* A table whose cells Python has written, for each of what may stand beside means. */

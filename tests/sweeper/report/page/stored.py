@@ -35,6 +35,7 @@ SWEEP = Sweep(
             ("beta",),
             (Metric("knn_z", "maximize", percent=True),),
             published={"paper": {(1.0,): {"knn_z": 93.0}}},
+            labels={"beta": "KL weight", "1": "one", "knn_z": "k-NN"},
         ),
         Trajectory("training", (Metric("loss", "minimize"),), ("beta",)),
     ),

@@ -235,6 +235,8 @@ def test_tables_trajectories_sample_grids_and_runs(page: Watched, rows: pd.DataF
     means = rows.groupby(["beta", "seed"])["knn_z"].mean().groupby("beta").mean().tolist()
     assert numbers(page, "#tables td.number") == pytest.approx(means, abs=1e-15)
     assert "paper 93.00 (" in page.tab.inner_text("#tables tbody tr:last-child")
+    assert page.tab.locator("#tables thead th").all_inner_texts() == ["KL weight", "k-NN"]
+    assert "one" in page.tab.locator("#tables tbody th").all_inner_texts()
     points = drawn(page, "trajectories", "count", "source_0")
     assert points == [24] * 6 + [23] * 3
     assert page.tab.locator("#sheets img").count() == 1

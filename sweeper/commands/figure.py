@@ -1,6 +1,6 @@
 """`sweeper figure NAME`: the figures of a request for a paper, as PDF or SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -16,12 +16,17 @@ from sweeper.option_values import one_of
 from sweeper.printing import print
 from sweeper.report.answers import find_request, shown_of
 from sweeper.report.charts import Drawing, Form
-from sweeper.report.figures import made
+from sweeper.report.figures import PresetFigures, made
 from sweeper.report.kinds import DRAWN, read_figures
 from sweeper.report.publish import about, history_of
 from sweeper.storage.files import Files
+from sweeper.storage.layout import file_name
+from sweeper.storage.requests import StoredRequest
 
-ABOUT = "Draw the heatmaps and trajectories of a request, and print their captions. PDF and SVG stay sharp in any size."
+ABOUT = (
+    "Draw the heatmaps and trajectories of a request, and the charts of its searches, and print their captions. PDF "
+    "and SVG stay sharp in any size."
+)
 EXITS = "Exit status: 0, or 2 for a wrong request, said in one line."
 FORMS, KINDS_OF_SPREAD = get_args(Form), tuple(SPREADS)
 
@@ -32,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser("figure", ABOUT, EXITS)
     add_request(parser)
     add = parser.add_argument
-    figure_help = "the heatmap of this metric, or the trajectory of this name (default: all of the preset)"
+    figure_help = "the heatmap of this metric, or the trajectory or chart of a search of this name (default: all)"
     add("--figure", metavar="NAME", help=figure_help)
     form = partial(one_of, "--format", choices=FORMS)
     add("--format", type=form, default=FORMS[0], metavar="|".join(FORMS), help="of the files")
@@ -65,27 +70,39 @@ def drawings(
     files, sweep = Files(store), registry.name_in_store(name)
     request, columns = find_request(files, sweep, preset, changes)
     figures = read_figures(files, sweep)[0].get(request.preset)
-    own = [figure for figure in figures.figures if type(figure) in DRAWN] if figures else []
-    if figures is None or not own:
-        raise SpecError(f"{sweep} ({request.label}) must have a heatmap or a trajectory, but has none")
-    names = _file_names(own)
-    if wanted is not None and wanted not in names:
-        raise SpecError(unknown("figure", wanted, [*names]))
-    shown = replace(
-        shown_of(files, sweep, request, figures, list(columns.hyperparameters)),
-        history=cache(partial(history_of, files, sweep)),
-        about=about(sweep, request.label, request.comparable),
-        spread=spread,
-    )
+    makers = dict[str, Callable[[], Drawing]]()
+    if figures:
+        shown = replace(
+            shown_of(files, sweep, request, figures, list(columns.hyperparameters)),
+            history=cache(partial(history_of, files, sweep)),
+            about=about(sweep, request.label, request.comparable),
+            spread=spread,
+        )
+        own = _file_names([figure for figure in figures.figures if type(figure) in DRAWN])
+        makers = {file: partial(DRAWN[type(figure)], shown, figure) for file, figure in own.items()}
+        makers |= _of_studies(files, name, sweep, request, figures)
+    if not makers:
+        raise SpecError(f"{sweep} ({request.label}) must have a heatmap, a trajectory or a study, but has none")
+    if wanted is not None and wanted not in makers:
+        raise SpecError(unknown("figure", wanted, [*makers]))
     problems = list[str]()
-    found = {
-        file: made(problems.append, figure.title, partial(DRAWN[type(figure)], shown, figure))
-        for file, figure in names.items()
-        if wanted in (None, file)
-    }
+    found = {file: made(problems.append, file, draw) for file, draw in makers.items() if wanted in (None, file)}
     if problems:
         raise SpecError("; ".join(problems))
     return {file: drawing for file, drawing in found.items() if drawing}
+
+
+def _of_studies(
+    files: Files, name: str, sweep: str, request: StoredRequest, figures: PresetFigures
+) -> dict[str, Callable[[], Drawing]]:
+    """Return name of a file -> what draws it, of the figures of a search, which its journal has."""
+    if not figures.objectives:
+        return {}
+    from sweeper.search import journal  # here: Optuna takes long to import, and grids need none
+
+    contours = registry.find(name).contours if registry.is_findable(name) else ()
+    folder, title = f"{sweep}/{file_name(request.label)}", f"{sweep} ({request.label})"
+    return journal.drawings(files, folder, title, figures.objectives, contours)
 
 
 def _file_names(figures: Sequence[Figure]) -> dict[str, Figure]:

@@ -81,7 +81,7 @@ class Drawing:
 
     chart: Chart
     values: Mapping[str, Any]
-    extent: float
+    extent: float = 1000.0
     """About its longer side."""
 
     @property

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,10 +42,12 @@ MAX_FRONT_ROWS = 7
 """Maximum number of trials of a front in the text."""
 Importances = Mapping[str, Mapping[str, float]]
 """Objective -> parameter -> importance, descending."""
-Drawing = tuple[charts.Chart, dict[str, Any]]
-"""A chart, and the values of its holes."""
-NamedFigure = tuple[str, str, Callable[[], Drawing]]
+Filled = tuple[charts.Chart, dict[str, Any]]
+"""A chart, and the values of its holes but for the title."""
+NamedFigure = tuple[str, str, Callable[[], Filled]]
 """Name of a figure, which trials it shows, and a function that returns it."""
+NamedDrawing = tuple[str, Callable[[], charts.Drawing]]
+"""Name of a figure, and a function that draws it."""
 WIDTH, AXIS = 440, 95
 """Width of a figure; the width of parallel coordinates is at least `AXIS` for each parameter."""
 CELLS = 56
@@ -78,11 +80,9 @@ def write(
         shown = copy_for_figures(study, objectives)
         single = {metric: copy_for_figures(study, objectives, metric) for metric in objectives}
         shares = {metric.name: importances(one_objective) for metric, one_objective in single.items()}
-        for name, note, draw in _figures(trials, shown, single, shares, contours):
+        for name, draw in _drawings(title, _figures(trials, shown, single, shares, contours)):
             try:  # a failure must not end the search
-                chart, values = draw()
-                heading = {"text": title, "subtitle": note}
-                pictures[f"{name}.png"] = charts.png(chart, title=heading, padding=charts.PADDING, **values)
+                pictures[f"{name}.png"] = draw().png
             except Exception as error:
                 failures.append(f"no {name}.png: {type(error).__name__}: {' '.join(str(error).split())[:100]}")
 
@@ -102,6 +102,27 @@ def write(
     return "\n".join(
         [f"{title}, {count(trials)}", *best, *_importance_lines(shares), *_too_few_lines(single), *failures]
     )
+
+
+def drawings(
+    title: str, study: optuna.Study, objectives: Sequence[Metric], contours: Sequence[tuple[str, str]] = ()
+) -> Iterator[NamedDrawing]:
+    """Yield the figures that `write` writes."""
+    with quiet(Warning):
+        shown = copy_for_figures(study, objectives)
+        single = {metric: copy_for_figures(study, objectives, metric) for metric in objectives}
+        shares = {metric.name: importances(one_objective) for metric, one_objective in single.items()}
+        yield from _drawings(title, _figures(trials_dataframe(study, objectives), shown, single, shares, contours))
+
+
+def _drawings(title: str, figures: Iterable[NamedFigure]) -> Iterator[NamedDrawing]:
+    def drawn(note: str, draw: Callable[[], Filled]) -> charts.Drawing:
+        chart, values = draw()
+        heading = {"text": title, "subtitle": [note]}
+        return charts.Drawing(chart, {**values, "title": heading, "padding": charts.PADDING})
+
+    for name, note, draw in figures:
+        yield name, partial(drawn, note, draw)
 
 
 def count(trials: pd.DataFrame) -> str:
@@ -146,7 +167,7 @@ def _figures_of_objective(
     metric: Metric,
     shares: Mapping[str, float],
     contours: Sequence[tuple[str, str]],
-) -> Iterator[tuple[str, Callable[[], Drawing]]]:
+) -> Iterator[tuple[str, Callable[[], Filled]]]:
     """Yield the name of each figure of a study with one objective, and a function that returns its chart."""
     keys, complete = varied_parameters(study), complete_trials(study)
     if shares:
@@ -165,7 +186,7 @@ def _figures_of_objective(
             yield f"contour_{'_'.join(pair)}", partial(contour_values, study, pair, metric)
 
 
-def importance_values(shares: Mapping[str, float], metric: Metric) -> Drawing:
+def importance_values(shares: Mapping[str, float], metric: Metric) -> Filled:
     """A bar for each parameter's importance, with the most important one on top."""
     return study_charts.IMPORTANCE, {
         "description": f"Importance of each hyperparameter for {metric.name}",
@@ -176,7 +197,7 @@ def importance_values(shares: Mapping[str, float], metric: Metric) -> Drawing:
     }
 
 
-def history_values(trials: pd.DataFrame, metric: Metric) -> Drawing:
+def history_values(trials: pd.DataFrame, metric: Metric) -> Filled:
     """Each trial with a value as a point, and the best value so far of a complete one as steps."""
     scale = 100.0 if metric.percent else 1.0
     values, complete = trials[metric.name], trials["state"] == "complete"
@@ -200,7 +221,7 @@ def history_values(trials: pd.DataFrame, metric: Metric) -> Drawing:
     }
 
 
-def parallel_values(study: optuna.Study, parameters: Sequence[str], metric: Metric) -> Drawing:
+def parallel_values(study: optuna.Study, parameters: Sequence[str], metric: Metric) -> Filled:
     """An axis for each parameter and the objective, and a line for each complete trial. Dark is better, and on top."""
     having = [trial for trial in complete_trials(study) if set(parameters) <= set(trial.params)]
     complete = sorted(having, key=lambda trial: metric.cost(trial.value), reverse=True)
@@ -231,7 +252,7 @@ def parallel_values(study: optuna.Study, parameters: Sequence[str], metric: Metr
     }
 
 
-def contour_values(study: optuna.Study, pair: tuple[str, str], metric: Metric) -> Drawing:
+def contour_values(study: optuna.Study, pair: tuple[str, str], metric: Metric) -> Filled:
     """The objective over two parameters, interpolated between the trials. Bright is better."""
     from scipy.interpolate import RBFInterpolator  # here: it takes long to import, and few commands draw
 
@@ -269,7 +290,7 @@ def contour_values(study: optuna.Study, pair: tuple[str, str], metric: Metric) -
     }  # fmt: skip
 
 
-def front_values(study: optuna.Study, metrics: Sequence[Metric]) -> Drawing:
+def front_values(study: optuna.Study, metrics: Sequence[Metric]) -> Filled:
     """The two objectives of each complete trial, and the Pareto front."""
     front = set(pareto_front(study))
     first, second = metrics

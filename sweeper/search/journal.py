@@ -5,20 +5,23 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
+from sweeper.definition import Metric
+from sweeper.errors import SpecError
 from sweeper.planning.plan import Plan
 from sweeper.printing import print
 from sweeper.report import studies
+from sweeper.report.charts import Drawing
 from sweeper.report.optuna_log import quiet
 from sweeper.search.study_run import StudyRun
 from sweeper.storage.files import Files
-from sweeper.storage.layout import figure_path, journal_path
+from sweeper.storage.layout import figure_path, file_name, journal_path
 
 
 def begin_journal(files: Files, request_folder: str) -> Callable[[StudyRun], None]:
@@ -113,6 +116,33 @@ def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
     for key, attribute in trial.user_attrs.items():
         storage.set_trial_user_attr(trial_id, key, attribute)
     storage.set_trial_state_values(trial_id, trial.state, trial.values)
+
+
+def drawings(
+    files: Files, request_folder: str, title: str, objectives: Sequence[Metric], contours: Sequence[tuple[str, str]]
+) -> dict[str, Callable[[], Drawing]]:
+    """Return name -> what draws it, of the figures of a request's studies, by its journal: none without one, as in a
+    store that is no local folder. Raises SpecError for a journal that cannot be read."""
+    found = _read(files.local_path(journal_path(request_folder)))
+    makers = dict[str, Callable[[], Drawing]]()
+    for name, study in found.items():
+        prefix, heading = (f"{name}-", f"{title}, study {name}") if len(found) > 1 else ("", title)
+        drawn = studies.drawings(heading, study, objectives, contours)
+        makers |= {file_name(f"{prefix}{figure}"): draw for figure, draw in drawn}
+    return makers
+
+
+def _read(path: Path | None) -> dict[str, optuna.Study]:
+    """Return name -> study of a journal."""
+    if path is None or not path.is_file():
+        return {}
+    try:
+        with quiet():
+            storage = JournalStorage(JournalFileBackend(str(path)))
+            names = optuna.get_all_study_names(storage)
+            return {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+    except Exception as error:  # a file of a store can hold anything
+        raise SpecError(f"the journal {path} cannot be read: {type(error).__name__}") from error
 
 
 def write(plan: Plan, files: Files) -> str:

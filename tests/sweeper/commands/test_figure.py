@@ -5,15 +5,20 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from optuna.distributions import FloatDistribution
 
 from sweeper.commands import figure
-from sweeper.definition import Grid, Heatmap, Metric, Sweep, Trajectory
+from sweeper.definition import Grid, Heatmap, Metric, Search, Sweep, Trajectory
 from sweeper.report.figures import figures_of
 from sweeper.report.kinds import write_figures
+from sweeper.report.studies import write
+from sweeper.search.journal import DashboardJournal
+from sweeper.storage.layout import file_name, journal_path
 from sweeper.storage.requests import RequestRows, write_request
-from sweeper.storage.rows import Columns
+from sweeper.storage.rows import STUDY_COLUMNS, Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
+from tests.sweeper.report.test_studies import random_study
 
 NAME, KNN = "grid", Metric("knn", "maximize", percent=True)
 AXES = {"lr": (0.1, 0.3), "width": (8, 16), "seed": (0, 1, 2)}
@@ -75,6 +80,54 @@ def test_a_trajectory_with_the_name_of_a_heatmap_has_a_file_of_its_own(tmp_path:
     store = write_store(tmp_path / "store", Trajectory("knn", (KNN,), ("width",)))
     assert figure.main([NAME, "--store", store, "--format", "svg", "--out", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.glob("*.svg")} == {"knn.svg", "knn-trajectory.svg"}
+
+
+def write_search(folder: Path, *names: str) -> Store:
+    """Write a search with studies of these names, which have the figures of a run."""
+    store, space = Store(folder), {"lr": FloatDistribution(1e-5, 1e-1, log=True), "beta": FloatDistribution(0.0, 1.0)}
+    columns = Columns({"lr": float, "beta": float} | STUDY_COLUMNS, ("knn",))
+    run = {"cohort": "c", "cohort_size": 1, "preset": "digits", "changes": "", "status": "finished"}
+    store.prepare(NAME, columns)
+    store.write(NAME, "c", [{**run, "trial_id": "t0", "lr": 0.1, "beta": 0.5, "knn": 0.5, "study": names[0]}], columns)
+    sweep = Sweep("about", {"digits": Search(space, {"method": "vje"}, 30, KNN, wave=3)})
+    write_figures(store.files, NAME, figures_of(sweep, "digits"))
+    write_request(store.files, NAME, RequestRows("digits", "digits", ["t0"]))
+    journal = DashboardJournal(folder / journal_path(f"{NAME}/digits"))
+    for name in names:
+        study = random_study(40, KNN, space=dict(space))
+        assert journal.add(name, study) is None
+        title = f"{NAME} (digits){f', study {name}' if len(names) > 1 else ''}"
+        write(store.files, f"expected/{file_name(name)}", title, study, (KNN,))
+    return store
+
+
+@pytest.mark.slow
+def test_charts_of_a_search_are_those_of_its_last_run(tmp_path: Path) -> None:
+    write_search(tmp_path / "store", "all")
+    assert figure.main([NAME, "--store", str(tmp_path / "store"), "--format", "png", "--out", str(tmp_path)]) == 0
+    expected = {path.name: path.read_bytes() for path in (tmp_path / "store/expected/all").glob("*.png")}
+    assert {"history.png", "parallel.png", "importance.png", "contour_beta_lr.png"} == {*expected}
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.png")} == expected
+
+
+@pytest.mark.slow
+def test_charts_of_several_studies_stay_in_the_folder(tmp_path: Path) -> None:
+    write_search(tmp_path / "store", "../one", "two")
+    (out := tmp_path / "out").mkdir()
+    words = [NAME, "--store", str(tmp_path / "store"), "--format", "svg", "--out", str(out)]
+    assert figure.main([*words, "--figure", "two-history"]) == 0
+    assert [path.name for path in out.iterdir()] == ["two-history.svg"]
+    assert "grid (digits), study two" in texts(out / "two-history.svg")
+    assert figure.main(words) == 0
+    assert len([*out.iterdir()]) == 8 and not [path for path in tmp_path.iterdir() if path.suffix == ".svg"]
+
+
+def test_a_journal_that_cannot_be_read_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = write_search(tmp_path / "store", "all")
+    (tmp_path / "store" / journal_path(f"{NAME}/digits")).write_text("{not json\n{}\n")
+    assert figure.main([NAME, "--store", store.files.display_uri]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: the journal ") and "cannot be read" in line
 
 
 @for_each(

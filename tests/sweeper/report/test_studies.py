@@ -195,8 +195,8 @@ def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
 ) -> None:
     captions: list[str] = []
 
-    def png(chart: charts.Chart, *, title: dict[str, str], **values: object) -> bytes:
-        captions.append(title["subtitle"])
+    def png(chart: charts.Chart, *, title: dict[str, list[str]], **values: object) -> bytes:
+        captions.extend(title["subtitle"])
         return b""
 
     monkeypatch.setattr(charts, "png", png)

@@ -398,7 +398,7 @@ def describe_sweep(reference: str) -> str:
     for preset, assumptions in assumed.items():
         lines += ["", f"settings of {preset} that are ours, and not those of {sweep.paper or 'the paper'}:"]
         for assumption in assumptions:
-            lines += _wrapped(assumption.text.replace("`", ""), "  ", "    ")
+            lines += _wrapped(assumption.text(""), "  ", "    ")
     if assumed and (others := [preset for preset in sweep.presets if preset not in assumed]):
         lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
     lines += ["", "figures and tables:"]
@@ -422,7 +422,7 @@ def describe_ours() -> str:
                 name = sweep.name if preset == next(iter(sweep.presets)) else f"{sweep.name}:{preset}"
                 for assumption in assumptions:
                     found.setdefault(assumption, []).append(name)
-        items = [f"{assumption.text} ({_all(names, sweeps)})" for assumption, names in found.items()]
+        items = [f"{assumption.text()} ({_all(names, sweeps)})" for assumption, names in found.items()]
         parts.append("\n".join([f"{paper}:", "", *(line for item in items for line in _wrapped(item, "- ", "  "))]))
     return "\n\n".join(parts)
 

@@ -73,10 +73,9 @@ class Assumption:
     def __post_init__(self) -> None:
         check_types(self)
 
-    @property
-    def text(self) -> str:
-        """For example `` `tau`, `ema` of `moco_v2`: the paper gives none ``, with names in backticks."""
-        keys, methods = (", ".join(f"`{name}`" for name in names) for names in (self.keys, self.methods))
+    def text(self, quote: str = "`") -> str:
+        """Return e.g. `` `tau`, `ema` of `moco_v2`: the paper gives none ``, with names in these quotes."""
+        keys, methods = (", ".join(f"{quote}{name}{quote}" for name in names) for names in (self.keys, self.methods))
         subject = " of ".join(filter(None, (keys, methods)))
         return f"{subject}: {self.why}" if subject else self.why
 

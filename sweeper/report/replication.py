@@ -414,7 +414,7 @@ def _assumptions(results: SweepResults, wanted: Collection[str]) -> Iterator[Blo
     sweep, presets = results.sweep, [preset for preset in results.presets if preset in wanted]
     for preset in [preset for preset in presets if preset in results.requests] or presets[:1]:
         if preset in sweep.assumptions:
-            items = tuple(assumption.text for assumption in sweep.assumptions[preset])
+            items = tuple(assumption.text() for assumption in sweep.assumptions[preset])
             yield ReportList(f"Ours in `{preset}`, where the paper is silent or not legible:", items)
         else:
             yield f"All settings of `{preset}` are ours."

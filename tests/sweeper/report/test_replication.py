@@ -131,7 +131,7 @@ def test_claims_have_the_verdicts_of_the_judge(tmp_path: Path) -> None:
 
 def test_the_settings_that_are_ours_are_said_once(tmp_path: Path) -> None:
     source = markdown(of_vje(write_ablation(tmp_path, "paper", "cifar10"))).decode()
-    whys = [assumption.text for assumption in registry.find("loss_ablation").assumptions["paper"]]
+    whys = [assumption.text() for assumption in registry.find("loss_ablation").assumptions["paper"]]
     table_6, table_7 = (source.split(f"## Table {number}: ")[1].split("\n## ")[0] for number in (6, 7))
     assert all(f"- {why}" in table_6 for why in whys) and "Settings that are ours: see Table 6." in table_7
     digits = markdown(of_vje(write_ablation(tmp_path / "digits", "digits", "digits"))).decode()

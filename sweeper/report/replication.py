@@ -268,8 +268,9 @@ def _section(
         own, sweep = results[name], results[name].sweep
         judged = [each for each in own.judged if each.claim.name in entry.claims]
         counts.update(each.verdict for each in judged)
-        blocks += [ReportHeading(f"`{name}`")] * (len(entries) > 1)
-        blocks += [f"`{name}`: {sweep.about}.", *_published(own, entry.figures)]
+        said = f"{sweep.about}."
+        blocks += [ReportHeading(f"`{name}`"), said] if len(entries) > 1 else [f"`{name}`: {said}"]
+        blocks += _published(own, entry.figures)
         if not own.presets:
             blocks.append(
                 f"It has no such preset; its presets are {', '.join(f'`{preset}`' for preset in sweep.presets)}."

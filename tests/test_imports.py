@@ -30,7 +30,7 @@ AT_START: Mapping[str, tuple[str, ...]] = {
         *("sweeper.packing", "sweeper.planning.prepare", "sweeper.record.rows", "sweeper.search.studies"),
     ),
     "ray": (
-        *("sweeper.execution.ray_backend", "sweeper.execution.ray_internals"),
+        *("sweeper.execution.ray_backend", "sweeper.execution.ray_internals", "sweeper.execution.ray_nodes"),
         *("trainables.worker.ray_train", "trainables.worker.tune_trainable"),
     ),
     "optuna": (

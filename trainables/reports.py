@@ -20,6 +20,13 @@ class OutOfMemory(RuntimeError):
     """Training needs more memory than its limit, or than the device has."""
 
 
+class UnusableGpu(RuntimeError):
+    """A process was given a GPU that it cannot use. The message is one line: what is wrong, and the versions."""
+
+    node = ""
+    """Ray's id of the node of the process, if known."""
+
+
 class CheckpointError(Exception):
     """A checkpoint cannot be read, or training cannot resume from it. The message is one line."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sweeper.errors import StoreError
 from sweeper.storage.checkpoints import without_label
 from sweeper.storage.files import Files
-from trainables.reports import Stopped
+from trainables.reports import Stopped, UnusableGpu
 from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Started:
 
     cohort: str
     """Id of the cohort."""
+    node: str = ""
+    """Id of the node of the process; empty if there are no nodes."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ class Backend(ABC):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         """Train the task's cohort, as soon as devices with the slot's resources are free. Returns at once."""
 
+    def leave_out(self, node: str, reason: str) -> None:
+        """Start no cohort on a node any more, because its GPU is unusable. Raises ClusterError if no node is left."""
+        raise NotImplementedError  # by a backend whose `Started` names no node
+
     @abstractmethod
     def advance(self, emit: Emit) -> None:
         """Emit the events that have arrived. Waits at most about a second for one."""
@@ -95,6 +101,8 @@ def read_exit_file(checkpoints: Files, checkpoint: str, run: str) -> Failure | N
 
 def failure_of(error: BaseException) -> Failure:
     """Return the failure that an exception of a training stands for. Its reason is the first line of the exception."""
+    if isinstance(error, UnusableGpu):
+        return Failure("device", str(error))
     if isinstance(error, Stopped):
         return Failure("machine", f"stopped: {error}")
     name, [line, *_] = type(error).__name__, str(error).strip().splitlines() or [""]

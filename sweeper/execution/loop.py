@@ -155,6 +155,7 @@ def dispatch(
         slot_assigner,
         listeners,
         lambda cohort: read_exit_file(files.checkpoints, files.checkpoint_path(cohort), run),
+        backend.leave_out,
     )
 
     def take(event: Event) -> None:
@@ -198,18 +199,20 @@ class _Events:
     listeners: Sequence[CohortListener]
     read_exit_file: Callable[[str], Failure | None]
     """Returns why the process of a cohort ended itself; None if it did not."""
+    leave_out: Callable[[str, str], None]
+    """`Backend.leave_out`."""
     pending: set[str] = field(default_factory=set)
     """Ids of the cohorts that wait for a device."""
-    running: set[str] = field(default_factory=set)
-    """Ids of the cohorts that train."""
+    running: dict[str, str] = field(default_factory=dict)
+    """Id of each cohort that trains -> id of its node."""
     at_rung: set[str] = field(default_factory=set)
     """Ids of those that have reported that they end at a rung."""
 
     def take(self, event: Event) -> None:
         match event:
-            case Started(cohort):
+            case Started(cohort, node):
                 self.pending.remove(cohort)
-                self.running.add(cohort)
+                self.running[cohort] = node
                 self._notify(cohort, lambda listener, cohort: listener.started(cohort))
             case MessageReceived(cohort) if not self.queue.runs(cohort):
                 pass  # it has sent its last report, or has failed for good
@@ -221,7 +224,7 @@ class _Events:
             case MessageReceived(cohort, Heartbeat() as heartbeat):
                 self._notify(cohort, lambda listener, cohort: listener.advanced(cohort, heartbeat))
             case Ended(cohort, failure):
-                self.running.remove(cohort)
+                node = self.running.pop(cohort)
                 self.slot_assigner.release(cohort)
                 waits = cohort in self.at_rung and failure is None
                 self.at_rung.discard(cohort)
@@ -229,10 +232,12 @@ class _Events:
                     self.queue.wait(cohort)
                     self._notify(cohort, lambda listener, cohort: listener.waits(cohort))
                 elif self.queue.runs(cohort):  # else it has sent its last report
-                    self._lost(cohort, failure or NO_LAST_REPORT)
+                    self._lost(cohort, failure or NO_LAST_REPORT, node)
 
-    def _lost(self, cohort: str, failure: Failure) -> None:
+    def _lost(self, cohort: str, failure: Failure, node: str) -> None:
         failure = self.read_exit_file(cohort) or failure
+        if failure.cause == "device":
+            self.leave_out(node, failure.reason)
         decision = self.queue.lost(cohort, failure.cause)
         if decision.kind == "again":
             self._notify(cohort, lambda listener, cohort: listener.interrupted(cohort, failure))

@@ -1,20 +1,23 @@
 """Runs cohorts in actors of a Ray cluster, and makes measurements where they will train."""
 
 import contextlib
+import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeper.definition import user_code
 from sweeper.errors import NodeLost
 from sweeper.execution.backend import Backend, Emit, Ended, MessageReceived, Started, failure_of
+from sweeper.execution.ray_nodes import RayNodes
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import (
     ASSUMED_KIND,
@@ -26,6 +29,7 @@ from sweeper.packing.cluster import (
     is_local,
     kind_resources,
 )
+from trainables.reports import UnusableGpu
 from trainables.training.measurement import DeviceMeasurement
 from trainables.worker.messages import CohortTask, Failure
 from trainables.worker.ray_train import CohortActor, assigned_device, import_from, run_cohort
@@ -75,6 +79,7 @@ class RayBackend(Backend):
         """Ray is connected to `address`. `data` is the folder of the data sets, and `scratch` one of this machine for
         Ray's files. `say` is called with a line before anything is measured."""
         self._address, self._data, self._scratch, self._stopping, self._say = address, data, scratch, stopping, say
+        self._nodes = RayNodes(say)
         self._dispatch: Any = None
         """Reference to the settings of the cohorts, in Ray's object store."""
         self._several = False
@@ -86,7 +91,7 @@ class RayBackend(Backend):
         """Times that actors have died before they started, since one has started."""
 
     def cluster(self) -> Cluster:
-        return ray_cluster(self._address, self._data, self._stopping, self._say)
+        return ray_cluster(self._address, self._data, self._stopping, self._say, self._nodes)
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
@@ -130,6 +135,13 @@ class RayBackend(Backend):
                     "one without"
                 )
 
+    def leave_out(self, node: str, reason: str) -> None:
+        if node in self._nodes.left_out:
+            return
+        self._nodes.leave_out(node, reason)
+        for actor in [actor for actor in self._actors if actor.cohort is None and actor.node in (node, None)]:
+            self._end(actor)
+
     def _assign(self, emit: Emit) -> None:
         """Give tasks to free actors, and request an actor for each task that is left."""
         for resources, tasks in self._tasks.items():
@@ -139,17 +151,19 @@ class RayBackend(Backend):
                     task = tasks.popleft()
                     actor.cohort = task.cohort
                     actor.event = actor.handle.train.options(num_returns="streaming").remote(task)
-                    emit(Started(task.cohort))
+                    emit(Started(task.cohort, actor.node))
             requested = sum(actor.node is None for actor in alike)
             self._actors += [self._request(resources) for _ in range(len(tasks) - requested)]
 
     def _request(self, resources: Resources) -> _Actor:
         amounts = dict(resources)
-        options: Mapping[str, Any] = {
+        options: dict[str, Any] = {
             "num_cpus": amounts.pop("CPU", 0),
             "num_gpus": amounts.pop("GPU", 0),
             "resources": amounts,
         }
+        if selector := self._nodes.selector():
+            options |= {"label_selector": selector}
         handle: Any = ray.remote(CohortActor).options(**options).remote(run_cohort, self._dispatch)
         return _Actor(handle, resources, handle.node.remote())
 
@@ -209,20 +223,28 @@ def _lives(node: str | None) -> bool:
     return any(known["NodeID"] == node and known["Alive"] for known in ray.nodes())
 
 
+LOOK_SECONDS = 60.0
+"""Seconds for which busy nodes are waited for after the first GPU was looked at."""
 MEASUREMENT_TIMEOUT = 300.0
 """Seconds after which a worker that measures ends itself. What hangs there would hang in training, too."""
 
 
-def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Callable[[str], None]) -> Cluster:
+def ray_cluster(
+    address: str | None,
+    data: str,
+    stopping: StopSignal,
+    say: Callable[[str], None],
+    nodes: RayNodes | None = None,
+) -> Cluster:
     """Return the cluster to which Ray is connected.
 
     If the cluster has no worker yet, this waits for its first. `data` is the folder of the data sets. `say` is called
-    with a line before anything is measured.
+    with a line before anything is measured, and about each node that is left out (`nodes`).
     """
-    local = is_local(address)
+    local, nodes = is_local(address), nodes or RayNodes(say)
     kinds = device_kinds(ray.nodes(), local)
     if kinds == (ASSUMED_KIND,):
-        _on_workers([MeasurementRequest(kind=ASSUMED_KIND)], data, kinds, stopping)
+        _on_workers([MeasurementRequest(kind=ASSUMED_KIND)], data, kinds, stopping, nodes)
         kinds = tuple(replace(kind, on_demand=True) for kind in device_kinds(ray.nodes(), local))
 
     def measure(requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
@@ -230,9 +252,9 @@ def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Calla
             say(line)
         if local and not kinds[0].gpus:  # in this process, to save the start of a worker
             return [measure_device(request, data, assigned_device(), stopping.check) for request in requests]
-        return _on_workers(requests, data, kinds, stopping)
+        return _on_workers(requests, data, kinds, stopping, nodes)
 
-    return Cluster(address, kinds, measure)
+    return Cluster(address, kinds, measure, nodes.left_out.keys())
 
 
 def announcement(requests: Sequence[MeasurementRequest]) -> str:
@@ -250,18 +272,38 @@ def announcement(requests: Sequence[MeasurementRequest]) -> str:
 
 
 def _on_workers(
-    requests: Sequence[MeasurementRequest], data: str, among: Sequence[DeviceKind], stopping: StopSignal
+    requests: Sequence[MeasurementRequest],
+    data: str,
+    among: Sequence[DeviceKind],
+    stopping: StopSignal,
+    nodes: RayNodes,
 ) -> list[DeviceMeasurement | None]:
-    """Make each measurement on a worker that has a whole device for itself; None for one that fails."""
+    """Make each measurement on a worker that has a whole device for itself; None for one that fails, or that still
+    waits for a busy device `LOOK_SECONDS` after another has described one. Leaves out nodes with unusable GPUs."""
     folders = user_code.folders()
     tasks = [
-        ray.remote(**_options(request, among))(_measure_in_time).remote(request, data, folders) for request in requests
+        ray.remote(**_options(request, among), **_place(request, nodes))(_measure_in_time).remote(
+            request, data, folders
+        )
+        for request in requests
     ]
-    pending = tasks
-    while pending:
+    pending, only_looks, deadline = tasks, not any(request.configs for request in requests), math.inf
+    while pending and time.monotonic() < deadline:
         _, pending = ray.wait(pending, num_returns=len(pending), timeout=1.0)
         stopping.check()
-    return [_result(task) for task in tasks]
+        if only_looks and len(pending) < len(tasks):
+            deadline = min(deadline, time.monotonic() + LOOK_SECONDS)
+    for task in pending:
+        ray.cancel(task, force=True)
+    return [None if task in pending else _result(task, nodes) for task in tasks]
+
+
+def _place(request: MeasurementRequest, nodes: RayNodes) -> dict[str, Any]:
+    """Return the arguments of `ray.remote` that place a measurement: a look on the node that is looked at, others on
+    any node that is not left out."""
+    if request.kind.gpus and len(request.kind.node_ids) == 1 and not request.configs:
+        return {"scheduling_strategy": NodeAffinitySchedulingStrategy(request.kind.node_ids[0], soft=False)}
+    return {"label_selector": selector} if (selector := nodes.selector()) else {}
 
 
 def _options(request: MeasurementRequest, among: Sequence[DeviceKind]) -> dict[str, Any]:
@@ -288,9 +330,11 @@ def _measure_in_time(request: MeasurementRequest, data: str, folders: Sequence[s
         timer.cancel()
 
 
-def _result(task: Any) -> DeviceMeasurement | None:
+def _result(task: Any, nodes: RayNodes) -> DeviceMeasurement | None:
     try:
         found: DeviceMeasurement = ray.get(task)
         return found
-    except ray.exceptions.RayError:
+    except ray.exceptions.RayError as error:
+        if isinstance(error, RayTaskError) and isinstance(error.cause, UnusableGpu):
+            nodes.leave_out(error.cause.node, str(error.cause))
         return None

@@ -1,7 +1,8 @@
 """Decides what becomes of a cohort that failed: it is tried again, split into halves, or given up.
 
 - A cohort that waits for others at a rung has saved and ended. It goes on once these are there.
-- A process that is lost with its machine is not the cohort's fault: the cohort is tried again, up to `LOSSES` times.
+- A process that is lost with its machine, or whose GPU is unusable, is not the cohort's fault: the cohort is tried
+  again, up to `LOSSES` times.
 - A cohort that hangs or does not fit into memory is split at once; a single trial is tried once more. A cohort that
   must stay whole and does not fit is tried with stacks of half the width.
 - After any other error a cohort is tried again up to `retries` times, then split. Halves of several trials are split at
@@ -109,7 +110,7 @@ class RetryQueue:
     def lost(self, cohort: str, cause: Cause) -> RetryDecision:
         """Decide what becomes of a running cohort whose worker failed or was lost."""
         attempt = self._running.pop(cohort)
-        if cause == "machine" and self._excused(cohort):
+        if cause in ("machine", "device") and self._excused(cohort):
             self._put_back(attempt)
             return RetryDecision("again")
         self._failures[cohort] += 1

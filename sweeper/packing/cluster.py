@@ -38,6 +38,8 @@ class DeviceKind:
     """Number of devices of each node; not empty."""
     cores: Amount = 1.0
     """CPU cores per device, on the node that has fewest."""
+    node_ids: tuple[str, ...] = ()
+    """Ray's ids of the nodes, in their order; empty if Ray did not start them."""
     on_demand: bool = False
     """True if the cluster starts nodes while cohorts wait: it had no node before one was requested."""
 
@@ -48,6 +50,15 @@ class DeviceKind:
     @property
     def count(self) -> int:
         return sum(self.nodes)
+
+    def of_nodes(self, node_ids: Collection[str]) -> DeviceKind:
+        """Return the devices of some of its nodes."""
+        chosen = [index for index, node in enumerate(self.node_ids) if node in node_ids]
+        return replace(
+            self,
+            nodes=tuple(self.nodes[index] for index in chosen),
+            node_ids=tuple(self.node_ids[index] for index in chosen),
+        )
 
     @property
     def expected_count(self) -> int:
@@ -68,22 +79,25 @@ def device_kinds(nodes: Sequence[Mapping[str, Any]], local: bool) -> tuple[Devic
     Without any GPU, return one kind that stands for the CPU cores. Without any core either, return a single core if
     the cluster is `local`, else `ASSUMED_KIND`, because nodes may come.
     """
-    alive = [node["Resources"] for node in nodes if node["Alive"]]
-    gpu_nodes: dict[str, list[Mapping[str, float]]] = {}
-    for resources in alive:
+    alive = [node for node in nodes if node["Alive"]]
+    gpu_nodes: dict[str, list[Mapping[str, Any]]] = {}
+    for node in alive:
+        resources = node["Resources"]
         if resources.get("GPU", 0) >= 1:
             accelerator = next((key.removeprefix(PREFIX) for key in sorted(resources) if key.startswith(PREFIX)), "")
-            gpu_nodes.setdefault(accelerator, []).append(resources)
+            gpu_nodes.setdefault(accelerator, []).append(node)
     if gpu_nodes:
         gpus = [_gpus(accelerator, same_kind) for accelerator, same_kind in gpu_nodes.items()]
         return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
-    cores = tuple(int(resources["CPU"]) for resources in alive if resources.get("CPU", 0) >= 1)
+    cores = tuple(int(node["Resources"]["CPU"]) for node in alive if node["Resources"].get("CPU", 0) >= 1)
     return (DeviceKind(False, "", cores),) if cores else (DeviceKind(False, "", (1,)) if local else ASSUMED_KIND,)
 
 
-def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
-    cores = min(resources.get("CPU", 0.0) / resources["GPU"] for resources in nodes)
-    return DeviceKind(True, accelerator, tuple(int(resources["GPU"]) for resources in nodes), cores)
+def _gpus(accelerator: str, nodes: Sequence[Mapping[str, Any]]) -> DeviceKind:
+    resources = [node["Resources"] for node in nodes]
+    cores = min(own.get("CPU", 0.0) / own["GPU"] for own in resources)
+    counts = tuple(int(own["GPU"]) for own in resources)
+    return DeviceKind(True, accelerator, counts, cores, tuple(node["NodeID"] for node in nodes))
 
 
 def kind_resources(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
@@ -329,6 +343,8 @@ class Cluster:
     address: str | None
     kinds: tuple[DeviceKind, ...]
     measure: Measure
+    left_out: Collection[str] = ()
+    """Ids of the nodes that are left out, now and later: measurements showed that their GPUs cannot be used."""
 
     @property
     def local(self) -> bool:
@@ -337,16 +353,26 @@ class Cluster:
 
 
 def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
-    """Look at one device of each kind on which a worker starts. Raises ClusterError if none starts at all."""
-    measured = cluster.measure([MeasurementRequest(kind=kind) for kind in cluster.kinds])
-    devices = [
-        DeviceInfo(**asdict(found.memory), kind=kind)
-        for kind, found in zip(cluster.kinds, measured, strict=True)
-        if found
-    ]
+    """Look at a GPU of each node, or at the cores of one. Raises ClusterError if no worker starts at all.
+
+    A kind on which no worker starts is left out, and so are the nodes that `measure` adds to `Cluster.left_out`.
+    """
+    looks = [(kind, here) for kind in cluster.kinds for here in _places(kind)]
+    measured = cluster.measure([MeasurementRequest(kind=here) for _, here in looks])
+    devices = []
+    for kind in cluster.kinds:
+        found = [look for (of_kind, _), look in zip(looks, measured, strict=True) if of_kind is kind and look]
+        if found:
+            usable = kind.of_nodes(set(kind.node_ids) - set(cluster.left_out)) if kind.node_ids else kind
+            devices.append(DeviceInfo(**asdict(found[0].memory), kind=usable))
     if not devices:
         raise ClusterError("a worker must start on the cluster and report its device, but none did")
     return devices
+
+
+def _places(kind: DeviceKind) -> list[DeviceKind]:
+    """Return the devices of each node by themselves, where it is known which these are."""
+    return [kind.of_nodes([node]) for node in kind.node_ids] or [kind]
 
 
 def read_devices(files: Files, address: str | None) -> list[DeviceInfo] | None:

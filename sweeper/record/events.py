@@ -76,7 +76,7 @@ class CohortRetried(Event):
     cohort: str
     trials: Sequence[str]
     cause: str
-    """`error`, `hung`, `memory` or `machine`."""
+    """`error`, `hung`, `memory`, `machine` or `device`."""
     reason: str
 
 

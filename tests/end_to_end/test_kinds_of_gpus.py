@@ -11,6 +11,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from tests.end_to_end.sweeps import rows
+from trainables.worker.ray_train import SIMULATED
 
 ARGUMENTS = [
     *("--axis", "normal_class=0", "--axis", "beta=0.5,1", "--axis", "nu=0.5,3,20"),
@@ -30,8 +31,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": str(home)}
         )
         try:
-            cluster.add_node(num_cpus=2, num_gpus=1, resources={"accelerator_type:A": 1})
-            cluster.add_node(num_cpus=1, num_gpus=1, resources={"accelerator_type:B": 1})
+            cluster.add_node(num_cpus=2, num_gpus=1, resources={"accelerator_type:A": 1, SIMULATED: 1})
+            cluster.add_node(num_cpus=1, num_gpus=1, resources={"accelerator_type:B": 1, SIMULATED: 1})
             yield cluster.address
         finally:
             cluster.shutdown()

@@ -15,9 +15,9 @@ from trainables.reports import EpochRanking, Heartbeat, Report
 from trainables.sections import TrialConfig
 from trainables.training.population import PopulationRule
 
-Cause = Literal["error", "machine", "hung", "memory"]
+Cause = Literal["error", "machine", "hung", "memory", "device"]
 """Why a cohort failed: `error`: it raised an exception or its process died; `machine`: it lost its machine; `hung`: it
-made no step for too long; `memory`: it needs more memory than it may use."""
+made no step for too long; `memory`: it needs more memory than it may use; `device`: the GPU of its node is unusable."""
 
 
 @dataclass(frozen=True)

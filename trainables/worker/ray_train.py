@@ -19,14 +19,16 @@ import ray.util.queue
 import torch
 
 from trainables.learners.data_parallel import Peers
-from trainables.reports import OutOfMemory
+from trainables.reports import OutOfMemory, UnusableGpu
 from trainables.worker.messages import CohortTask, DeviceShare, Message
-from trainables.worker.resources import use_cores
+from trainables.worker.resources import usable_gpu, use_cores
 from trainables.worker.watchdog import GRACE, on_termination
 from trainables.worker.worker import Dispatch, train_cohort
 
 ACCELERATOR = "accelerator_type:"
 """Prefix of the Ray resource that names the kind of a node's GPUs."""
+SIMULATED = "simulated_gpu"
+"""Ray resource of nodes that have no GPU, though Ray is told that they have: cohorts train on their CPUs."""
 TURN = 0.2
 """Seconds after which a thread that waits for a message lets Python run pending calls, such as installing a signal
 handler."""
@@ -86,7 +88,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
     """
     # Imported here because it takes a second, and the driver, which imports this module, does not need it.
     from ray.train import RunConfig, ScalingConfig, TrainingFailedError, get_context
-    from ray.train.torch import TorchConfig, TorchTrainer, get_device
+    from ray.train.torch import TorchConfig, TorchTrainer
 
     workers = task.spec.config(0).training.processes
     if workers == 1:
@@ -107,7 +109,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
         peers = Peers(context.get_world_rank(), context.get_world_size())
         share = device_share(dispatch.resources, _node_resources(), peers.size)
         send = messages.put if peers.rank == 0 else _send_nothing
-        train_cohort(task, dispatch.settings, get_device(), send, peers, share)
+        train_cohort(task, dispatch.settings, assigned_device(), send, peers, share)
 
     gpu = dispatch.resources.get("GPU", 0) > 0
     trainer = TorchTrainer(
@@ -147,8 +149,15 @@ def _exit_after_grace() -> None:
 
 
 def assigned_device() -> torch.device:
-    """Return the GPU that Ray gave this worker, or the CPU."""
-    return torch.device("cuda" if ray.get_gpu_ids() and torch.cuda.is_available() else "cpu")
+    """Return the GPU that Ray gave this worker; the CPU if it gave none or if the node's GPUs are simulated. Raises
+    UnusableGpu if PyTorch cannot use the GPU."""
+    if not ray.get_gpu_ids() or SIMULATED in _node_resources():
+        return torch.device("cpu")
+    try:
+        return usable_gpu()
+    except UnusableGpu as error:
+        error.node = ray.get_runtime_context().get_node_id()
+        raise
 
 
 def device_share(resources: Mapping[str, float], node: Mapping[str, float], processes: int) -> DeviceShare:

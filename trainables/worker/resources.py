@@ -14,7 +14,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from trainables.config import resolve_sent
-from trainables.reports import OutOfMemory
+from trainables.reports import OutOfMemory, UnusableGpu
 from trainables.training.measurement import DeviceMeasurement, Measurement, MeasurementWork, memory_of_process
 from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
 from trainables.worker.messages import Environment
@@ -42,6 +42,22 @@ def driver_version(file: Path = DRIVER) -> str | None:
     except OSError:
         return None
     return module[1] if module else None
+
+
+def usable_gpu() -> torch.device:
+    """Return the GPU of this process. Raises UnusableGpu, with the versions of the driver and of CUDA, without one."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    try:
+        torch.cuda.init()
+        reason = "torch.cuda.is_available() is False"
+    except (RuntimeError, AssertionError) as error:  # the latter if PyTorch is built for CPUs alone
+        reason = str(error).strip().partition("\n")[0].partition(". Please")[0]
+    built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs only"
+    raise UnusableGpu(
+        f"Ray assigns a GPU, but PyTorch cannot use one: {reason} (NVIDIA driver {driver_version() or 'not found'}, "
+        f"PyTorch {torch.__version__} {built})"
+    )
 
 
 def use_cores(cores: float) -> None:

@@ -159,6 +159,26 @@ def test_a_message_that_comes_twice_or_of_a_cohort_that_failed_for_good_changes_
     assert listener.failed.call_count == 2 and not listener.reported.called and not listener.advanced.called
 
 
+def test_an_unusable_gpu_costs_no_retry_and_its_node_is_left_out(tmp_path: Path) -> None:
+    nodes, left_out = iter(["bad", "good"]), list[tuple[str, str]]()
+
+    class OnNodes(ScriptedBackend):
+        def advance(self, emit: Emit) -> None:
+            task, node = self._tasks.pop(0), next(nodes)
+            emit(Started(task.cohort, node))
+            last = [Ended(task.cohort, Failure("device", "no driver"))] if node == "bad" else finished(task)
+            for event in last:
+                emit(event)
+
+        def leave_out(self, node: str, reason: str) -> None:
+            left_out.append((node, reason))
+
+    backend = OnNodes(finished)
+    listener = run(backend, tmp_path, retries=0)
+    assert left_out == [("bad", "no driver")]
+    assert [name for name, _, _ in listener.method_calls] == ["started", "interrupted", "started", "reported"]
+
+
 def test_a_process_that_dies_after_the_last_report_has_not_failed(tmp_path: Path) -> None:
     listener = run(
         ScriptedBackend(lambda task: [MessageReceived(task.cohort, LAST), Ended(task.cohort, LUCK)]), tmp_path

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,21 +21,27 @@ import ray._private.services
 import ray._private.utils
 import torch
 
-from sweeper.errors import NodeLost
+from sweeper.errors import ClusterError, NodeLost
 from sweeper.execution import ray_backend as module
-from sweeper.execution import ray_internals
+from sweeper.execution import ray_internals, ray_nodes
 from sweeper.execution.backend import Ended, Event, Started
 from sweeper.execution.ray_backend import LOST_ROUNDS, RayBackend, announcement, ray_cluster
 from sweeper.execution.ray_internals import UNUSED, lean_start, own_sigterm
 from sweeper.execution.signals import StopSignal
-from sweeper.packing.cluster import DeviceKind, MeasurementRequest, SlotResources
+from sweeper.packing.cluster import DeviceKind, MeasurementRequest, SlotResources, profile_devices
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.test_imports import modules
+from trainables.reports import UnusableGpu
 from trainables.training.measurement import DeviceMeasurement, DeviceMemory, MeasurementWork
 from trainables.worker.messages import CohortSpec, CohortTask
 
 CONFIGS = [{"method": "vje"}]
 PROBE = DeviceMeasurement(DeviceMemory("cpu", 2**30, 2**20))
+
+
+def node_ids(count: int) -> list[str]:
+    """Return ids as Ray has them, for so many nodes: `00...`, `11...` and so on."""
+    return [f"{index}" * 56 for index in range(count)]
 
 
 class FakeRay:
@@ -61,6 +68,8 @@ class FakeRay:
         def call(function: Callable[..., Any], *arguments: Any) -> Any:
             try:
                 return function(*arguments)
+            except UnusableGpu as error:
+                return ray.exceptions.RayTaskError("measure", "Traceback\n", error)
             except RuntimeError:
                 return ray.exceptions.WorkerCrashedError()
 
@@ -76,7 +85,11 @@ class FakeRay:
 
     @staticmethod
     def _alive(nodes: Sequence[dict[str, float]]) -> list[Any]:
-        return [{"Alive": True, "Resources": resources} for resources in nodes]
+        ids = node_ids(len(nodes))
+        return [
+            {"Alive": True, "Resources": resources, "NodeID": ids[index], "NodeName": f"10.0.0.{index}"}
+            for index, resources in enumerate(nodes)
+        ]
 
 
 @pytest.fixture
@@ -140,6 +153,81 @@ def test_a_measurement_whose_worker_dies_is_missing_and_the_others_count(
     requests = [MeasurementRequest([{"method": "crash"}], kind=LARGE), MeasurementRequest(CONFIGS, kind=LARGE)]
     fake = FakeRay({"CPU": 16.0, "GPU": 2.0, "accelerator_type:A": 1.0})
     assert measure(fake, monkeypatch, "auto", *requests)[1] == [None, PROBE]
+
+
+def unusable_on(monkeypatch: pytest.MonkeyPatch, fake: FakeRay, *bad: int) -> None:
+    """Let looks at the GPUs of these nodes find what PyTorch cannot use."""
+
+    def measure_device(*_: object) -> DeviceMeasurement:
+        node = fake.options[-1]["scheduling_strategy"].node_id
+        if int(node[0]) in bad:
+            error = UnusableGpu("no NVIDIA driver")
+            error.node = node
+            raise error
+        return replace(PROBE, memory=DeviceMemory("gpu", 2**30, len(fake.options)))
+
+    monkeypatch.setattr(module, "measure_device", measure_device)
+    monkeypatch.setattr(module, "assigned_device", lambda: torch.device("cpu"))
+    for each in (module, ray_nodes):
+        monkeypatch.setattr(each, "ray", fake)
+
+
+def test_each_node_is_looked_at_and_one_with_an_unusable_gpu_is_left_out_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake, said = FakeRay(*[{"CPU": 4.0, "GPU": 2.0}] * 3), list[str]()
+    unusable_on(monkeypatch, fake, 1)
+    first, second, third = node_ids(3)
+    (device,) = profile_devices(ray_cluster("auto", "data", StopSignal(), said.append))
+    assert device.kind.nodes == (2, 2) and device.kind.node_ids == (first, third)
+    assert said == ["node 10.0.0.1 (11111111) is left out: no NVIDIA driver"]
+    assert [options["scheduling_strategy"].node_id for options in fake.options] == [first, second, third]
+    assert not any(options["scheduling_strategy"].soft for options in fake.options)
+
+
+def test_a_cluster_on_which_all_gpus_are_unusable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, said = FakeRay(*[{"CPU": 4.0, "GPU": 1.0}] * 2, {"CPU": 64.0}), list[str]()
+    unusable_on(monkeypatch, fake, 0, 1)
+    with pytest.raises(
+        ClusterError, match=r"no node of the cluster has a GPU .*; node 10.0.0.1 \(11111111\): no NVIDIA dr"
+    ):
+        profile_devices(ray_cluster("auto", "data", StopSignal(), said.append))
+    assert said == ["node 10.0.0.0 (00000000) is left out: no NVIDIA driver"]
+
+
+def test_a_busy_gpu_is_not_waited_for_once_another_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node counts as one of the same kind."""
+    fake, cancelled = FakeRay(*[{"CPU": 4.0, "GPU": 1.0}] * 2), list[Any]()
+    unusable_on(monkeypatch, fake)
+    monkeypatch.setattr(fake, "wait", lambda tasks, **_: (tasks[:-1], tasks[-1:]))
+    monkeypatch.setattr(fake, "cancel", lambda task, force: cancelled.append(task), raising=False)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    (device,) = profile_devices(ray_cluster("auto", "data", StopSignal(), lambda line: None))
+    assert list(device.kind.node_ids) == node_ids(2) and len(cancelled) == 1
+
+
+def test_cohorts_start_on_no_node_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor that waits for a device is requested anew."""
+    fake, killed = FakeRay(*[{"CPU": 4.0, "GPU": 1.0}] * 2), list[Any]()
+    actor = SimpleNamespace(node=SimpleNamespace(remote=lambda: "pending"))
+
+    def options(**options: Any) -> Any:
+        fake.options.append(options)
+        return SimpleNamespace(remote=lambda *_: actor)
+
+    monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=options))
+    monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
+    monkeypatch.setattr(fake, "kill", killed.append, raising=False)
+    for each in (module, ray_nodes):
+        monkeypatch.setattr(each, "ray", fake)
+    backend = RayBackend("auto", "data", "scratch", StopSignal(), lambda line: None)
+    backend.start(CohortTask("c0", CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"GPU": 1.0}, 2))
+    for _ in range(2):
+        backend.advance(lambda event: None)
+        backend.leave_out(node_ids(2)[1], "its GPU is unusable")
+    assert killed == [actor] and "label_selector" not in fake.options[0]
+    backend.advance(lambda event: None)
+    assert fake.options[-1]["label_selector"] == {"ray.io/node-id": f"!in({node_ids(2)[1]})"} and len(fake.options) == 2
 
 
 def test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow(

@@ -57,17 +57,20 @@ def test_devices_are_kept_by_address(tmp_path: Path) -> None:
     assert read_devices(files, "ray://head:10001") is None
 
 
-def node(resources: dict[str, float], alive: bool = True) -> dict[str, Any]:
-    return {"Alive": alive, "Resources": resources}
+def node(resources: dict[str, float], alive: bool = True, name: str = "") -> dict[str, Any]:
+    return {"Alive": alive, "Resources": resources, "NodeID": name}
 
 
 A, B = {"CPU": 16.0, "GPU": 4.0, "accelerator_type:A": 1.0}, {"CPU": 6.0, "GPU": 1.0, "accelerator_type:B": 1.0}
 
 
 def test_gpus_are_told_apart_and_cores_beside_them_are_theirs() -> None:
-    nodes = [node({"CPU": 64.0}), node(B), node(A), node(A | {"CPU": 8.0}), node(B, alive=False)]
-    gpu_kinds = device_kinds(nodes, local=True)
-    assert gpu_kinds == (DeviceKind(True, "A", (4, 4), cores=2.0), DeviceKind(True, "B", (1,), cores=6.0))
+    nodes = [node({"CPU": 64.0}), node(B, name="b"), node(A, name="a0"), node(A | {"CPU": 8.0}, name="a1")]
+    gpu_kinds = device_kinds([*nodes, node(B, alive=False)], local=True)
+    assert gpu_kinds == (
+        DeviceKind(True, "A", (4, 4), cores=2.0, node_ids=("a0", "a1")),
+        DeviceKind(True, "B", (1,), cores=6.0, node_ids=("b",)),
+    )
     assert [kind_resources(kind, gpu_kinds) for kind in gpu_kinds] == [
         {"accelerator_type:A": 0.001},
         {"accelerator_type:B": 0.001},

@@ -1,11 +1,16 @@
+import pickle
 import platform
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import torch
 
+from trainables.reports import UnusableGpu
+from trainables.worker import ray_train, resources
 from trainables.worker.messages import DeviceShare
-from trainables.worker.ray_train import device_share
-from trainables.worker.resources import driver_version, environment_of
+from trainables.worker.ray_train import assigned_device, device_share
+from trainables.worker.resources import driver_version, environment_of, usable_gpu
 
 VERSION = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
 GCC version:  gcc version 12.2.0
@@ -25,6 +30,43 @@ def test_the_driver_is_read_from_the_text_of_its_kernel_module(tmp_path: Path) -
     for text, version in ((VERSION, "550.54.15"), (OPEN, "570.124.06"), ("no driver", None)):
         file.write_text(text)
         assert driver_version(file) == version
+
+
+@pytest.mark.parametrize(("cuda", "built"), [("12.8", "built for CUDA 12.8"), (None, "built for CPUs only")])
+def test_a_gpu_that_pytorch_cannot_use_is_an_error_with_the_versions(
+    cuda: str | None, built: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init() -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040). Please update it")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(resources, "driver_version", lambda: "470.57.02")
+    with pytest.raises(UnusableGpu) as raised:
+        usable_gpu()
+    assert str(raised.value) == (
+        "Ray assigns a GPU, but PyTorch cannot use one: The NVIDIA driver on your system is too old (found version "
+        f"11040) (NVIDIA driver 470.57.02, PyTorch {torch.__version__} {built})"
+    )
+
+
+def test_a_worker_trains_on_its_gpu_or_without_one_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never on the CPU where Ray assigned a GPU, unless the node says that its GPUs are simulated."""
+    own = SimpleNamespace(get_gpu_ids=lambda: [0], get_runtime_context=lambda: SimpleNamespace(get_node_id=lambda: "n"))
+    monkeypatch.setattr(ray_train, "ray", own)
+    monkeypatch.setattr(ray_train, "_node_resources", lambda: {"GPU": 1.0})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert assigned_device() == torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UnusableGpu) as raised:
+        assigned_device()
+    assert pickle.loads(pickle.dumps(raised.value)).node == "n"
+    monkeypatch.setattr(ray_train, "_node_resources", lambda: {"GPU": 1.0, "simulated_gpu": 1.0})
+    assert assigned_device() == torch.device("cpu")
+    monkeypatch.setattr(own, "get_gpu_ids", list)
+    monkeypatch.setattr(ray_train, "_node_resources", dict)
+    assert assigned_device() == torch.device("cpu")
 
 
 def test_a_cohort_reserves_parts_of_gpus_or_cores_of_its_node() -> None:

@@ -35,6 +35,8 @@ OTHERS = ""
 """Key of the price of all nodes that have no price of their own."""
 KeptTrials = Literal["best", "all", "none"]
 OrderKind = Literal["given", "coarse", "shuffled"]
+DeviceChoice = Literal["gpu", "cpu"]
+"""Devices to train on."""
 
 
 class Text(str):

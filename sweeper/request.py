@@ -20,6 +20,7 @@ from sweeper.definition.sweep import Sweep
 from sweeper.errors import SpecError
 from sweeper.masking import is_uri
 from sweeper.option_values import (
+    DeviceChoice,
     Keep,
     NodePrice,
     Order,
@@ -150,6 +151,8 @@ class Request:
     """GPU memory per cohort, such as 8GB, instead of --gpu-fraction; as many cohorts as fit share a GPU."""
     address: Annotated[str | None, Option(read=partial(named, noun="a Ray cluster"))] = None
     """Address of a Ray cluster: host:port, ray://host:port, auto, or local (default)."""
+    devices: Annotated[DeviceChoice | None, Option()] = None
+    """Devices to train on; by default GPUs if the cluster has any or its autoscaler can start any, else CPU cores."""
     debug: Annotated[bool, Option()] = False
     """Train in this process without Ray, one cohort after the other. Breakpoints and prints of your code work in
     training, though not in the checks before it; an exception opens pdb, whose q ends the run. Nothing is tried

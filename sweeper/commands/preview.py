@@ -187,7 +187,7 @@ def _on_recorded_devices(request: Request, plan: Plan, store: Store, address: st
 
     None if no devices are recorded, they are too few for the workers, or a measurement is missing.
     """
-    devices = read_devices(store.files, address)
+    devices = read_devices(store.files, address, request.devices)
     if not devices:
         return None
     try:
@@ -205,9 +205,9 @@ def _on_measured_devices(request: Request, plan: Plan, store: Store, address: st
         from sweeper.execution import ray_backend  # here: it imports Ray, whose environment `connected` sets
 
         log = partial(print, file=sys.stderr, flush=True)
-        cluster = ray_backend.ray_cluster(address, request.data, stopping, log)
+        cluster = ray_backend.ray_cluster(address, request.data, stopping, log, request.devices)
         devices = profile_devices(cluster)
-        write_devices(store.files, address, devices)
+        write_devices(store.files, address, devices, request.devices)
         return Allocator(request, plan, store.files, devices, cluster.local, cluster.measure).grids()
 
 

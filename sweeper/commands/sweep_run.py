@@ -399,7 +399,7 @@ def backend_of(
     if request.debug:
         from sweeper.execution.local_backend import LocalBackend
 
-        yield LocalBackend(request.data, debug=True)
+        yield LocalBackend(request.data, debug=True, devices=request.devices)
         return
     if IN_A_JOB in os.environ:  # another node that shares the temporary folder may unpack the working folder anew
         import_all(user_code.PACKAGES)
@@ -410,7 +410,7 @@ def backend_of(
     ):
         from sweeper.execution.ray_backend import RayBackend  # here because `connected` sets Ray's environment
 
-        yield RayBackend(address, request.data, scratch, stopping, _print_line)
+        yield RayBackend(address, request.data, scratch, stopping, _print_line, request.devices)
 
 
 def address_of(request: Request) -> str | None:

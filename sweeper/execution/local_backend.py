@@ -16,6 +16,7 @@ import torch
 from sweeper.definition import user_code
 from sweeper.execution.backend import Backend, Emit, Ended, MessageReceived, Started, failure_of
 from sweeper.execution.signals import DebuggerQuit
+from sweeper.option_values import DeviceChoice
 from sweeper.packing.cluster import Cluster, DeviceKind, MeasurementRequest, SlotResources
 from trainables.training.measurement import DeviceMeasurement
 from trainables.worker.messages import CohortTask, Message
@@ -30,18 +31,19 @@ class LocalBackend(Backend):
     breakpoints stop it, and what it prints is not kept in a log.
     """
 
-    def __init__(self, data: str, *, debug: bool = False) -> None:
-        """`data` is the folder of the data sets. With `debug` an exception in a cohort is printed, and opens `pdb`
-        where there is a terminal."""
+    def __init__(self, data: str, *, debug: bool = False, devices: DeviceChoice | None = None) -> None:
+        """`data` is the folder of the data sets. `devices` is what it trains on if that is asked for. With `debug` an
+        exception in a cohort is printed, and opens `pdb` where there is a terminal."""
         self._data, self._debug = data, debug
+        self._device = torch.device("cuda" if devices == "gpu" else "cpu") if devices else local_device()
         self._tasks = deque[CohortTask]()
         self._dispatch: Dispatch | None = None
 
     def cluster(self) -> Cluster:
-        kind = DeviceKind(torch.cuda.is_available(), "", (1,))
+        kind = DeviceKind(self._device.type == "cuda", "", (1,))
 
         def measure(requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
-            return [measure_device(request, self._data, local_device()) for request in requests]
+            return [measure_device(request, self._data, self._device) for request in requests]
 
         return Cluster(None, (kind,), measure)
 
@@ -90,7 +92,7 @@ class LocalBackend(Backend):
         """Train the task's cohort and `send` its messages."""
         assert self._dispatch
         show = show_exception if self._debug else (lambda error: None)
-        train_cohort(task, self._dispatch.settings, local_device(), send, show_exception=show)
+        train_cohort(task, self._dispatch.settings, self._device, send, show_exception=show)
 
 
 def show_exception(error: BaseException, *, debugger: bool = True) -> None:

@@ -17,10 +17,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sweeper.definition import user_code
 from sweeper.errors import NodeLost
 from sweeper.execution.backend import Backend, Emit, Ended, MessageReceived, Started, failure_of
-from sweeper.execution.ray_nodes import RayNodes
+from sweeper.execution.ray_nodes import RayNodes, resources_text
 from sweeper.execution.signals import StopSignal
+from sweeper.option_values import DeviceChoice
 from sweeper.packing.cluster import (
-    ASSUMED_KIND,
+    ASSUMED_CORE,
+    ASSUMED_GPU,
     Cluster,
     DeviceKind,
     MeasurementRequest,
@@ -74,11 +76,19 @@ class RayBackend(Backend):
     """
 
     def __init__(
-        self, address: str | None, data: str, scratch: str, stopping: StopSignal, say: Callable[[str], None]
+        self,
+        address: str | None,
+        data: str,
+        scratch: str,
+        stopping: StopSignal,
+        say: Callable[[str], None],
+        devices: DeviceChoice | None = None,
     ) -> None:
         """Ray is connected to `address`. `data` is the folder of the data sets, and `scratch` one of this machine for
-        Ray's files. `say` is called with a line before anything is measured."""
+        Ray's files. `say` is called with a line before anything is measured, and about nodes and long waits. `devices`
+        is what is trained on if that is asked for."""
         self._address, self._data, self._scratch, self._stopping, self._say = address, data, scratch, stopping, say
+        self._devices = devices
         self._nodes = RayNodes(say)
         self._dispatch: Any = None
         """Reference to the settings of the cohorts, in Ray's object store."""
@@ -91,7 +101,7 @@ class RayBackend(Backend):
         """Times that actors have died before they started, since one has started."""
 
     def cluster(self) -> Cluster:
-        return ray_cluster(self._address, self._data, self._stopping, self._say, self._nodes)
+        return ray_cluster(self._address, self._data, self._stopping, self._say, self._devices, self._nodes)
 
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
@@ -105,6 +115,7 @@ class RayBackend(Backend):
             self._actors, self._tasks, self._dispatch = [], {}, None
 
     def start(self, task: CohortTask, slot: SlotResources) -> None:
+        self._nodes.check_demand(slot.resources)
         # The process that starts several workers and waits for them takes nothing itself.
         resources = () if self._several else tuple(sorted(slot.resources.items()))
         self._tasks.setdefault(resources, deque()).append(task)
@@ -112,6 +123,7 @@ class RayBackend(Backend):
     def advance(self, emit: Emit) -> None:
         """As `Backend.advance`. Raises NodeLost if no actor starts any more."""
         self._assign(emit)
+        self._say_waits()
         self._release()
         waiting = [actor for actor in self._actors if actor.event is not None]
         if not waiting:
@@ -154,6 +166,15 @@ class RayBackend(Backend):
                     emit(Started(task.cohort, actor.node))
             requested = sum(actor.node is None for actor in alike)
             self._actors += [self._request(resources) for _ in range(len(tasks) - requested)]
+
+    def _say_waits(self) -> None:
+        """Say from time to time what is waited for while nothing trains."""
+        waiting = {resources: len(tasks) for resources, tasks in self._tasks.items() if tasks}
+        if not waiting or any(actor.cohort for actor in self._actors):
+            return self._nodes.goes_on()
+        each = " or ".join(resources_text(dict(resources)) for resources in waiting)
+        count = sum(waiting.values())
+        self._nodes.waits(f"{each} for {f'each of {count} cohorts' if count > 1 else 'a cohort'}")
 
     def _request(self, resources: Resources) -> _Actor:
         amounts = dict(resources)
@@ -234,18 +255,21 @@ def ray_cluster(
     data: str,
     stopping: StopSignal,
     say: Callable[[str], None],
+    devices: DeviceChoice | None = None,
     nodes: RayNodes | None = None,
 ) -> Cluster:
     """Return the cluster to which Ray is connected.
 
-    If the cluster has no worker yet, this waits for its first. `data` is the folder of the data sets. `say` is called
-    with a line before anything is measured, and about each node that is left out (`nodes`).
+    If the cluster has no node yet with what is trained on (`devices`), this waits for its first. `data` is the folder
+    of the data sets. `say` is called with a line before anything is measured, and about nodes and long waits.
     """
     local, nodes = is_local(address), nodes or RayNodes(say)
-    kinds = device_kinds(ray.nodes(), local)
-    if kinds == (ASSUMED_KIND,):
-        _on_workers([MeasurementRequest(kind=ASSUMED_KIND)], data, kinds, stopping, nodes)
-        kinds = tuple(replace(kind, on_demand=True) for kind in device_kinds(ray.nodes(), local))
+    types = nodes.types.values() if not local and nodes.types else None
+    kinds = device_kinds(ray.nodes(), local, devices, types)
+    if kinds[0] in (ASSUMED_GPU, ASSUMED_CORE):
+        nodes.check_demand({"GPU": 1.0} if kinds[0].gpus else {"CPU": 1.0})
+        _on_workers([MeasurementRequest(kind=kinds[0])], data, kinds, stopping, nodes)
+        kinds = tuple(replace(kind, on_demand=True) for kind in device_kinds(ray.nodes(), local, devices, types))
 
     def measure(requests: Sequence[MeasurementRequest]) -> list[DeviceMeasurement | None]:
         if line := announcement(requests):
@@ -291,8 +315,11 @@ def _on_workers(
     while pending and time.monotonic() < deadline:
         _, pending = ray.wait(pending, num_returns=len(pending), timeout=1.0)
         stopping.check()
-        if only_looks and len(pending) < len(tasks):
+        if only_looks and len(pending) == len(tasks):
+            nodes.waits("a worker with 1 GPU" if requests[0].kind.gpus else "a worker with 1 CPU")
+        elif only_looks:
             deadline = min(deadline, time.monotonic() + LOOK_SECONDS)
+    nodes.goes_on()
     for task in pending:
         ray.cancel(task, force=True)
     return [None if task in pending else _result(task, nodes) for task in tasks]

@@ -75,7 +75,7 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: 
     allocator = Allocator(request, plan, store.files, devices, cluster.local, cluster.measure)
     plan_stages: list[Stage] = []
     if plan.groups and plan.share_left([plan.grid_trials]):
-        write_devices(store.files, cluster.address, devices)
+        write_devices(store.files, cluster.address, devices, request.devices)
         plan_stages += _of_grids(allocator, lease)
     if not all(study_run.ended for study_run in plan.study_runs):
         plan_stages.append(_of_studies(allocator))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sweeper.errors import ClusterError, SpecError
-from sweeper.option_values import NodePrice, memory_text
+from sweeper.option_values import DeviceChoice, NodePrice, memory_text
 from sweeper.planning.cohorts import content_hash
 from sweeper.request import Request
 from sweeper.storage.files import Files, read_record
@@ -69,28 +69,43 @@ class DeviceKind:
 EXPECTED_DEVICES = 8
 """Devices for which cohorts are cut where nodes come on demand. If they were cut for the few devices that are there at
 first, no cohort would wait, and no further node would come."""
-ASSUMED_KIND = DeviceKind(True, "", (1,), cores=0.0)
-"""Assumed kind of a cluster that can grow but has no worker yet: one GPU."""
+ASSUMED_GPU, ASSUMED_CORE = DeviceKind(True, "", (1,), cores=0.0), DeviceKind(False, "", (1,), cores=0.0)
+"""Assumed kinds of a cluster that can grow but has no node yet of the devices to train on."""
 
 
-def device_kinds(nodes: Sequence[Mapping[str, Any]], local: bool) -> tuple[DeviceKind, ...]:
+def device_kinds(
+    nodes: Sequence[Mapping[str, Any]],
+    local: bool,
+    devices: DeviceChoice | None = None,
+    node_types: Collection[Mapping[str, float]] | None = None,
+) -> tuple[DeviceKind, ...]:
     """Return the kinds of GPUs among Ray's `nodes`, most frequent first.
 
-    Without any GPU, return one kind that stands for the CPU cores. Without any core either, return a single core if
-    the cluster is `local`, else `ASSUMED_KIND`, because nodes may come.
+    Without any GPU, and without a GPU in `node_types`, the resources of the nodes that an autoscaler may start, return
+    one kind that stands for the CPU cores. Without any core either, return a single core if the cluster is `local`,
+    else an assumed kind, because nodes may come: a core if node types are known and none has a GPU.
+
+    `devices` chooses GPUs or cores. Raises ClusterError if a `local` cluster lacks the GPUs that it asks for.
     """
     alive = [node for node in nodes if node["Alive"]]
+    gpus_may_come = not local and (devices == "gpu" or any(each.get("GPU", 0) >= 1 for each in node_types or ()))
     gpu_nodes: dict[str, list[Mapping[str, Any]]] = {}
     for node in alive:
         resources = node["Resources"]
         if resources.get("GPU", 0) >= 1:
             accelerator = next((key.removeprefix(PREFIX) for key in sorted(resources) if key.startswith(PREFIX)), "")
             gpu_nodes.setdefault(accelerator, []).append(node)
-    if gpu_nodes:
+    if gpu_nodes and devices != "cpu":
         gpus = [_gpus(accelerator, same_kind) for accelerator, same_kind in gpu_nodes.items()]
         return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
     cores = tuple(int(node["Resources"]["CPU"]) for node in alive if node["Resources"].get("CPU", 0) >= 1)
-    return (DeviceKind(False, "", cores),) if cores else (DeviceKind(False, "", (1,)) if local else ASSUMED_KIND,)
+    if devices == "gpu" and local:
+        raise ClusterError("--devices gpu needs a GPU, but Ray finds none here; leave it out to train on CPUs")
+    if gpus_may_come and devices != "cpu":
+        return (ASSUMED_GPU,)
+    if cores or local:
+        return (DeviceKind(False, "", cores or (1,)),)
+    return (ASSUMED_CORE if node_types or devices == "cpu" else ASSUMED_GPU,)
 
 
 def _gpus(accelerator: str, nodes: Sequence[Mapping[str, Any]]) -> DeviceKind:
@@ -375,15 +390,17 @@ def _places(kind: DeviceKind) -> list[DeviceKind]:
     return [kind.of_nodes([node]) for node in kind.node_ids] or [kind]
 
 
-def read_devices(files: Files, address: str | None) -> list[DeviceInfo] | None:
-    """Return the devices that were last seen at a cluster's address; None if there are none, or the file is damaged."""
-    return read_record(files, _path(address), list[DeviceInfo], lambda devices: devices or None)
+def read_devices(files: Files, address: str | None, kind: str | None = None) -> list[DeviceInfo] | None:
+    """Return the devices that were last seen at a cluster's address, of a `kind` that was asked for (`--devices`); None
+    if there are none, or the file is damaged."""
+    return read_record(files, _path(address, kind), list[DeviceInfo], lambda devices: devices or None)
 
 
-def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInfo]) -> None:
-    """Keep the devices that were seen at a cluster's address."""
-    files.write(_path(address), json.dumps([asdict(device) for device in devices], indent=1).encode())
+def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInfo], kind: str | None = None) -> None:
+    """Keep the devices that were seen at a cluster's address, of a `kind` that was asked for."""
+    files.write(_path(address, kind), json.dumps([asdict(device) for device in devices], indent=1).encode())
 
 
-def _path(address: str | None) -> str:
-    return devices_path(content_hash(socket.gethostname() if is_local(address) else address))
+def _path(address: str | None, kind: str | None) -> str:
+    place = socket.gethostname() if is_local(address) else address
+    return devices_path(content_hash([place, kind] if kind else place))

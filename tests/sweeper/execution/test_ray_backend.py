@@ -75,6 +75,12 @@ class FakeRay:
 
         return lambda function: SimpleNamespace(remote=lambda *arguments: call(function, *arguments))
 
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(gcs_address="no:1")
+
+    def available_resources(self) -> dict[str, float]:
+        return {"GPU": 0.5, "CPU": 3.0}
+
     def wait(self, tasks: Sequence[Any], **_: Any) -> tuple[Sequence[Any], list[Any]]:
         return tasks, []
 
@@ -108,10 +114,15 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return arguments
 
 
+def install(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    for each in (module, ray_nodes):
+        monkeypatch.setattr(each, "ray", fake)
+
+
 def measure(
     fake: FakeRay, monkeypatch: pytest.MonkeyPatch, address: str | None, *requests: MeasurementRequest
 ) -> tuple[tuple[DeviceKind, ...], Sequence[DeviceMeasurement | None]]:
-    monkeypatch.setattr(module, "ray", fake)
+    install(monkeypatch, fake)
     cluster = ray_cluster(address, "data", StopSignal(), lambda line: None)
     return cluster.kinds, cluster.measure(requests) if requests else []
 
@@ -168,8 +179,7 @@ def unusable_on(monkeypatch: pytest.MonkeyPatch, fake: FakeRay, *bad: int) -> No
 
     monkeypatch.setattr(module, "measure_device", measure_device)
     monkeypatch.setattr(module, "assigned_device", lambda: torch.device("cpu"))
-    for each in (module, ray_nodes):
-        monkeypatch.setattr(each, "ray", fake)
+    install(monkeypatch, fake)
 
 
 def test_each_node_is_looked_at_and_one_with_an_unusable_gpu_is_left_out_in_a_line(
@@ -218,8 +228,7 @@ def test_cohorts_start_on_no_node_that_is_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=options))
     monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
     monkeypatch.setattr(fake, "kill", killed.append, raising=False)
-    for each in (module, ray_nodes):
-        monkeypatch.setattr(each, "ray", fake)
+    install(monkeypatch, fake)
     backend = RayBackend("auto", "data", "scratch", StopSignal(), lambda line: None)
     backend.start(CohortTask("c0", CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"GPU": 1.0}, 2))
     for _ in range(2):
@@ -239,10 +248,45 @@ def test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow(
     assert [options["num_gpus"] for options in fake.options] == [1] and measured == [((), "data", 1)]
 
 
+@pytest.mark.parametrize("types", [{"cores": {"CPU": 2.0}}, {"cores": {"CPU": 2.0}, "gpu": {"CPU": 4.0, "GPU": 1.0}}])
+def test_a_cluster_without_nodes_is_asked_for_what_its_autoscaler_can_start(
+    types: dict[str, dict[str, float]], measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core of a node that is there does not make it train on cores while nodes with GPUs may come."""
+    monkeypatch.setattr(ray_nodes, "node_types", lambda address: types)
+    with_gpus = "gpu" in types
+    fake = FakeRay({"CPU": 2.0, "GPU": 1.0 if with_gpus else 0.0}).grown_from({"CPU": 1.0} if with_gpus else {})
+    (kind,), _ = measure(fake, monkeypatch, "10.0.0.1:6379")
+    assert kind.gpus == with_gpus and kind.on_demand
+    assert [options["num_gpus"] for options in fake.options] == [int(with_gpus)]
+
+
+def test_while_nothing_trains_a_line_says_what_is_waited_for_and_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A demand that nothing can meet is said at once."""
+    fake, said = FakeRay({"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0}), list[str]()
+    monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=lambda **_: pending))
+    monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
+    pending = SimpleNamespace(remote=lambda *_: SimpleNamespace(node=SimpleNamespace(remote=lambda: "pending")))
+    install(monkeypatch, fake)
+    monkeypatch.setattr(ray_nodes, "node_types", lambda address: {"small": {"CPU": 2.0}})
+    monkeypatch.setattr(ray_nodes, "LINE_SECONDS", 0.0)
+    backend = RayBackend("auto", "data", "scratch", StopSignal(), said.append)
+    for name in ("c0", "c1"):
+        backend.start(CohortTask(name, CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"GPU": 1.0, "CPU": 8.0}, 2))
+    has = "the cluster has 0.5 of 1 GPUs and 3 of 6 CPUs free on 2 nodes; it may start small (2 CPU)"
+    assert said == [f"no node and no node type has 1 GPU, 8 CPU; {has}"]
+    backend.advance(lambda event: None)
+    assert re.fullmatch(
+        rf"waiting since [\d:]{{8}} UTC \(0 s\) for 8 CPU, 1 GPU for each of 2 cohorts; {re.escape(has)}", said[1]
+    )
+
+
 def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fake, stopping = FakeRay({"CPU": 16.0, "GPU": 2.0}), StopSignal()
     monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
-    monkeypatch.setattr(module, "ray", fake)
+    install(monkeypatch, fake)
     cluster = ray_cluster("auto", "data", stopping, lambda line: None)
     stopping.asked = True
     with pytest.raises(KeyboardInterrupt):
@@ -278,7 +322,7 @@ def test_a_cluster_on_which_no_worker_starts_any_more_is_lost(
     starting: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With two tasks two actors are requested a round: the one that starts is of round 6."""
-    monkeypatch.setattr(module, "ray", RefusingRay(starting))
+    install(monkeypatch, RefusingRay(starting))
     backend = RayBackend(None, "data", "scratch", StopSignal(), print)
     for name in ("c0", "c1"):
         backend.start(CohortTask(name, CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"CPU": 1.0}, 2))

@@ -8,7 +8,8 @@ import pytest
 
 from sweeper.errors import ClusterError
 from sweeper.packing.cluster import (
-    ASSUMED_KIND,
+    ASSUMED_CORE,
+    ASSUMED_GPU,
     Cluster,
     DeviceInfo,
     DeviceKind,
@@ -55,6 +56,8 @@ def test_devices_are_kept_by_address(tmp_path: Path) -> None:
     write_devices(files, None, DEVICES[:1])
     assert read_devices(files, "auto") == DEVICES and read_devices(files, "local") == DEVICES[:1]
     assert read_devices(files, "ray://head:10001") is None
+    write_devices(files, "auto", DEVICES[1:], "gpu")
+    assert read_devices(files, "auto", "gpu") == DEVICES[1:] and read_devices(files, "auto") == DEVICES
 
 
 def node(resources: dict[str, float], alive: bool = True, name: str = "") -> dict[str, Any]:
@@ -91,8 +94,30 @@ def test_without_gpus_the_cores_count() -> None:
 
 @pytest.mark.parametrize("nodes", [[], [node({"memory": 1.0})], [node({"CPU": 0.0})]])
 def test_a_growing_cluster_without_devices_is_expected_to_have_gpus(nodes: list[dict[str, Any]]) -> None:
-    assert device_kinds(nodes, local=False) == (ASSUMED_KIND,)
+    assert device_kinds(nodes, local=False) == (ASSUMED_GPU,)
     assert not device_kinds(nodes, local=True)[0].gpus
+
+
+GROWING = [node({"CPU": 8.0})]
+GPU_TYPE, CORES_TYPE = {"CPU": 4.0, "GPU": 1.0}, {"CPU": 4.0}
+
+
+def test_a_growing_cluster_trains_on_what_its_autoscaler_can_start() -> None:
+    """On GPUs if there may be any, though only cores are there now."""
+    assert device_kinds(GROWING, False, None, [CORES_TYPE, GPU_TYPE]) == (ASSUMED_GPU,)
+    assert device_kinds(GROWING, False, None, [CORES_TYPE]) == device_kinds(GROWING, False) != (ASSUMED_CORE,)
+    assert device_kinds([], False, None, [CORES_TYPE]) == (ASSUMED_CORE,)
+
+
+def test_the_devices_to_train_on_can_be_chosen() -> None:
+    nodes = [*GROWING, node(A)]
+    assert [kind.gpus for kind in device_kinds(nodes, True)] == [True]
+    for local in (True, False):
+        assert device_kinds(nodes, local, "cpu") == (DeviceKind(False, "", (8, 16)),)
+    assert device_kinds(GROWING, False, "gpu") == (ASSUMED_GPU,)
+    assert device_kinds([], False, "cpu", [GPU_TYPE]) == (ASSUMED_CORE,)
+    with pytest.raises(ClusterError, match="--devices gpu needs a GPU, but Ray finds none here"):
+        device_kinds(GROWING, True, "gpu")
 
 
 def test_a_ratio_holds_for_narrower_stacks_and_not_for_wider_ones() -> None:

@@ -31,7 +31,7 @@ AT_START: Mapping[str, tuple[str, ...]] = {
     ),
     "ray": (
         *("sweeper.execution.ray_backend", "sweeper.execution.ray_internals", "sweeper.execution.ray_nodes"),
-        *("trainables.worker.ray_train", "trainables.worker.tune_trainable"),
+        *("trainables.worker.ray_group", "trainables.worker.ray_train", "trainables.worker.tune_trainable"),
     ),
     "optuna": (
         *("search_spaces", "sweeper.execution", "sweeper.report.optuna_log", "sweeper.report.studies"),

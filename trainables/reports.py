@@ -27,6 +27,10 @@ class UnusableGpu(RuntimeError):
     """Ray's id of the node of the process, if known."""
 
 
+class NoDevices(RuntimeError):
+    """The devices of several workers did not become free in time. The message is one line."""
+
+
 class CheckpointError(Exception):
     """A checkpoint cannot be read, or training cannot resume from it. The message is one line."""
 

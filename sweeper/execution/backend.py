@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sweeper.errors import StoreError
 from sweeper.storage.checkpoints import without_label
 from sweeper.storage.files import Files
-from trainables.reports import Stopped, UnusableGpu
+from trainables.reports import NoDevices, Stopped, UnusableGpu
 from trainables.worker.messages import EXIT_SUFFIX, Failure, parse_failure
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def read_exit_file(checkpoints: Files, checkpoint: str, run: str) -> Failure | N
 def failure_of(error: BaseException) -> Failure:
     """Return the failure that an exception of a training stands for. Its reason is the first line of the exception."""
     if isinstance(error, UnusableGpu):
-        return Failure("device", str(error))
+        return Failure("device", str(error), error.node)
+    if isinstance(error, NoDevices):
+        return Failure("machine", str(error))
     if isinstance(error, Stopped):
         return Failure("machine", f"stopped: {error}")
     name, [line, *_] = type(error).__name__, str(error).strip().splitlines() or [""]

@@ -237,7 +237,7 @@ class _Events:
     def _lost(self, cohort: str, failure: Failure, node: str) -> None:
         failure = self.read_exit_file(cohort) or failure
         if failure.cause == "device":
-            self.leave_out(node, failure.reason)
+            self.leave_out(failure.node or node, failure.reason)
         decision = self.queue.lost(cohort, failure.cause)
         if decision.kind == "again":
             self._notify(cohort, lambda listener, cohort: listener.interrupted(cohort, failure))

@@ -64,6 +64,8 @@ class _Actor:
     """Id of the node where it has started."""
     cohort: str | None = None
     """Id of the cohort that it trains."""
+    heard: bool = False
+    """Whether that cohort has sent a message."""
     since: float = field(default_factory=time.monotonic)
     """When it was requested, or became idle."""
 
@@ -92,8 +94,8 @@ class RayBackend(Backend):
         self._nodes = RayNodes(say)
         self._dispatch: Any = None
         """Reference to the settings of the cohorts, in Ray's object store."""
-        self._several = False
-        """Whether several processes train a cohort together."""
+        self._group = ""
+        """The workers of a cohort, in words, if several processes train it together."""
         self._actors: list[_Actor] = []
         self._tasks: dict[Resources, deque[CohortTask]] = {}
         """Tasks that wait for an actor with these resources."""
@@ -106,7 +108,8 @@ class RayBackend(Backend):
     @contextlib.contextmanager
     def training(self, dispatch: Dispatch) -> Iterator[None]:
         self._dispatch = ray.put(replace(dispatch, storage=dispatch.storage or self._scratch))
-        self._several = dispatch.workers > 1
+        each = resources_text(dispatch.resources)
+        self._group = f"{dispatch.workers} workers with {each} each" if dispatch.workers > 1 else ""
         try:
             yield
         finally:
@@ -117,7 +120,7 @@ class RayBackend(Backend):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._nodes.check_demand(slot.resources)
         # The process that starts several workers and waits for them takes nothing itself.
-        resources = () if self._several else tuple(sorted(slot.resources.items()))
+        resources = () if self._group else tuple(sorted(slot.resources.items()))
         self._tasks.setdefault(resources, deque()).append(task)
 
     def advance(self, emit: Emit) -> None:
@@ -160,20 +163,22 @@ class RayBackend(Backend):
             alike = [actor for actor in self._actors if actor.resources == resources and actor.cohort is None]
             for actor in alike:
                 if actor.node and tasks:
-                    task = tasks.popleft()
-                    actor.cohort = task.cohort
+                    task = replace(tasks.popleft(), labels=self._nodes.selector())
+                    actor.cohort, actor.heard = task.cohort, False
                     actor.event = actor.handle.train.options(num_returns="streaming").remote(task)
                     emit(Started(task.cohort, actor.node))
             requested = sum(actor.node is None for actor in alike)
             self._actors += [self._request(resources) for _ in range(len(tasks) - requested)]
 
     def _say_waits(self) -> None:
-        """Say from time to time what is waited for while nothing trains."""
+        """Say from time to time what is waited for while nothing trains. A group of workers trains once it is heard
+        of, for it waits for devices itself."""
+        begun = [actor for actor in self._actors if actor.cohort]
         waiting = {resources: len(tasks) for resources, tasks in self._tasks.items() if tasks}
-        if not waiting or any(actor.cohort for actor in self._actors):
+        count = sum(waiting.values()) + len(begun if self._group else ())
+        if not count or any(actor.heard or not self._group for actor in begun):
             return self._nodes.goes_on()
-        each = " or ".join(resources_text(dict(resources)) for resources in waiting)
-        count = sum(waiting.values())
+        each = self._group or " or ".join(resources_text(dict(resources)) for resources in waiting)
         self._nodes.waits(f"{each} for {f'each of {count} cohorts' if count > 1 else 'a cohort'}")
 
     def _request(self, resources: Resources) -> _Actor:
@@ -216,6 +221,7 @@ class RayBackend(Backend):
             self._end(actor)
             emit(Ended(cohort, _failure(error, actor.node)))
         else:
+            actor.heard = True
             emit(MessageReceived(cohort, message))
 
     def _end(self, actor: _Actor) -> None:
@@ -226,6 +232,8 @@ class RayBackend(Backend):
 def _failure(error: RayError, node: str | None) -> Failure:
     """Return why a call to an actor on this node raised Ray's error: its training raised, its process died, or the
     machine was lost with it."""
+    if isinstance(error, RayTaskError) and isinstance(error.cause, RayError):  # one of several workers has died
+        return _failure(error.cause, node)
     if isinstance(error, RayTaskError):
         return failure_of(error.cause) if isinstance(error.cause, Exception) else failure_of(error)
     if isinstance(error, OutOfMemoryError):  # Ray itself ended the process, because the machine had no memory left

@@ -27,6 +27,8 @@ class Failure:
     cause: Cause
     reason: str
     """One line for the user."""
+    node: str = ""
+    """Ray's id of the node with the unusable GPU, if known."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class CohortTask:
     """None keeps none."""
     trials: tuple[str, ...] = ()
     """Ids of the members' trials, in the order of their configs; needed if models or logs are kept."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Label selector of the nodes for several workers."""
 
 
 @dataclass(frozen=True)

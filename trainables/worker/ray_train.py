@@ -10,7 +10,6 @@ import os
 import queue
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ import ray.util.queue
 import torch
 
 from trainables.learners.data_parallel import Peers
-from trainables.reports import OutOfMemory, UnusableGpu
+from trainables.reports import UnusableGpu
 from trainables.worker.messages import CohortTask, DeviceShare, Message
 from trainables.worker.resources import usable_gpu, use_cores
 from trainables.worker.watchdog import GRACE, on_termination
@@ -86,12 +85,11 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
 
     Raises OutOfMemory if the cohort needs more memory than it may use.
     """
-    # Imported here because it takes a second, and the driver, which imports this module, does not need it.
-    from ray.train import RunConfig, ScalingConfig, TrainingFailedError, get_context
-    from ray.train.torch import TorchConfig, TorchTrainer
-
     workers = task.spec.config(0).training.processes
+    # Imported here because it takes a second, and the driver, which imports this module, does not need it.
     if workers == 1:
+        from ray.train import ScalingConfig
+        from ray.train.torch import TorchTrainer
 
         def alone(_: dict[str, Any]) -> None:
             resources = ray.get_runtime_context().get_assigned_resources()
@@ -102,31 +100,24 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return
 
-    def together(_: dict[str, Any]) -> None:
+    from ray.train import get_context
+    from ray.train.torch import get_device
+
+    from trainables.worker.ray_group import process_group, train_group
+
+    def together() -> None:
         import_from(dispatch.module_folders, dispatch.settings.folder)
         use_cores(dispatch.resources.get("CPU", 1.0))
         context = get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
         share = device_share(dispatch.resources, _node_resources(), peers.size)
         send = messages.put if peers.rank == 0 else _send_nothing
-        train_cohort(task, dispatch.settings, assigned_device(), send, peers, share)
+        device = get_device() if assigned_device().type == "cuda" else torch.device("cpu")
+        with process_group(peers, device):
+            train_cohort(task, dispatch.settings, device, send, peers, share)
 
-    gpu = dispatch.resources.get("GPU", 0) > 0
-    trainer = TorchTrainer(
-        together,
-        train_loop_config={},
-        scaling_config=ScalingConfig(
-            num_workers=workers, use_gpu=gpu, resources_per_worker=dict(dispatch.resources), placement_strategy="PACK"
-        ),
-        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
-        run_config=RunConfig(storage_path=dispatch.storage, name=uuid.uuid4().hex),
-    )
     with on_termination(_exit_after_grace):  # this process, which started the workers, stays alive while they save
-        try:
-            trainer.fit()
-        except TrainingFailedError as error:
-            lines = [line for line in str(error).splitlines() if OutOfMemory.__name__ in line]
-            raise OutOfMemory(lines[-1].partition(": ")[2]) if lines else error from None
+        train_group(together, workers, dispatch.resources, task.labels, str(dispatch.storage))
 
 
 def import_from(folders: Sequence[str], working_folder: str = "") -> None:

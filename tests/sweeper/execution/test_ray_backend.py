@@ -20,20 +20,23 @@ import ray._private.node
 import ray._private.services
 import ray._private.utils
 import torch
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
 from sweeper.errors import ClusterError, NodeLost
 from sweeper.execution import ray_backend as module
 from sweeper.execution import ray_internals, ray_nodes
-from sweeper.execution.backend import Ended, Event, Started
+from sweeper.execution.backend import Ended, Event, MessageReceived, Started
 from sweeper.execution.ray_backend import LOST_ROUNDS, RayBackend, announcement, ray_cluster
 from sweeper.execution.ray_internals import UNUSED, lean_start, own_sigterm
 from sweeper.execution.signals import StopSignal
 from sweeper.packing.cluster import DeviceKind, MeasurementRequest, SlotResources, profile_devices
+from tests.cases import for_each
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from tests.test_imports import modules
 from trainables.reports import UnusableGpu
 from trainables.training.measurement import DeviceMeasurement, DeviceMemory, MeasurementWork
-from trainables.worker.messages import CohortSpec, CohortTask
+from trainables.worker.messages import CohortSpec, CohortTask, Failure
+from trainables.worker.worker import Dispatch, WorkerSettings
 
 CONFIGS = [{"method": "vje"}]
 PROBE = DeviceMeasurement(DeviceMemory("cpu", 2**30, 2**20))
@@ -69,7 +72,7 @@ class FakeRay:
             try:
                 return function(*arguments)
             except UnusableGpu as error:
-                return ray.exceptions.RayTaskError("measure", "Traceback\n", error)
+                return RayTaskError("measure", "Traceback\n", error)
             except RuntimeError:
                 return ray.exceptions.WorkerCrashedError()
 
@@ -266,9 +269,10 @@ def test_while_nothing_trains_a_line_says_what_is_waited_for_and_what_there_is(
 ) -> None:
     """A demand that nothing can meet is said at once."""
     fake, said = FakeRay({"CPU": 4.0, "GPU": 1.0}, {"CPU": 2.0}), list[str]()
-    monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=lambda **_: pending))
+    actor = SimpleNamespace(node=SimpleNamespace(remote=lambda: "pending"))
+    request = SimpleNamespace(remote=lambda *_: actor)
+    monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=lambda **_: request))
     monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
-    pending = SimpleNamespace(remote=lambda *_: SimpleNamespace(node=SimpleNamespace(remote=lambda: "pending")))
     install(monkeypatch, fake)
     monkeypatch.setattr(ray_nodes, "node_types", lambda address: {"small": {"CPU": 2.0}})
     monkeypatch.setattr(ray_nodes, "LINE_SECONDS", 0.0)
@@ -281,6 +285,53 @@ def test_while_nothing_trains_a_line_says_what_is_waited_for_and_what_there_is(
     assert re.fullmatch(
         rf"waiting since [\d:]{{8}} UTC \(0 s\) for 8 CPU, 1 GPU for each of 2 cohorts; {re.escape(has)}", said[1]
     )
+
+
+def test_a_group_of_workers_that_is_not_heard_of_waits_for_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray says that the process which starts the group trains."""
+    fake, said, messages = FakeRay({"CPU": 2.0, "GPU": 2.0}), list[str](), iter(["a heartbeat"])
+    train = SimpleNamespace(remote=lambda task: messages)
+    actor = SimpleNamespace(
+        node=SimpleNamespace(remote=lambda: "node"), train=SimpleNamespace(options=lambda **_: train)
+    )
+    request = SimpleNamespace(remote=lambda *_: actor)
+    monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=lambda **_: request))
+    monkeypatch.setattr(fake, "put", lambda value: value, raising=False)
+    monkeypatch.setattr(fake, "kill", lambda actor: None, raising=False)
+    install(monkeypatch, fake)
+    monkeypatch.setattr(ray_nodes, "LINE_SECONDS", 0.0)
+    backend = RayBackend("auto", "data", "scratch", StopSignal(), said.append)
+    slot = SlotResources({"GPU": 1.0, "CPU": 1.0}, 2)
+    settings = WorkerSettings("run", "data", checkpoints=None)  # type: ignore[arg-type]
+    with backend.training(Dispatch(settings, slot.resources, workers=2)):
+        backend.start(CohortTask("c0", CohortSpec.of(CONFIGS, 1, "c.pt")), slot)
+        emitted = list[Event]()
+        backend.advance(emitted.append)  # the actor starts
+        for _ in range(2):
+            backend.advance(emitted.append)
+    assert [type(event) for event in emitted] == [Started, MessageReceived, Ended]
+    assert len(said) == 2 and all("for 2 workers with 1 GPU, 1 CPU each for a cohort;" in line for line in said)
+
+
+@for_each(
+    ("error", "failure"),
+    [
+        (ActorDiedError(), Failure("error", "its worker process has died")),
+        (
+            ActorUnavailableError("no answer", None),
+            Failure("machine", "ActorUnavailableError: The actor"),
+        ),
+        (UnusableGpu("no driver"), Failure("device", "no driver")),
+        (ValueError("out of luck"), Failure("error", "ValueError: out of luck")),
+    ],
+)
+def test_the_death_of_one_of_several_workers_is_judged_as_that_of_a_single_one(
+    error: Exception, failure: Failure
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        install(patched, FakeRay({"CPU": 1.0}))
+        found = module._failure(RayTaskError("train", "Traceback\n", error), node_ids(1)[0])
+    assert (found.cause, found.reason[: len(failure.reason)]) == (failure.cause, failure.reason)
 
 
 def test_a_request_to_stop_ends_the_wait_for_measurements(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The reports that training sends about its members, the verdicts that it receives, and the errors that end it."""
 
+import errno
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,40 @@ class UnusableGpu(RuntimeError):
 
     node = ""
     """Ray's id of the node of the process, if known."""
+
+
+MEMORY_WORDS = (*("can't allocate memory", "cannot allocate memory", "bad_alloc", "out of memory", "alloc_failed"),)
+"""Lower-case phrases that mark a RuntimeError as an allocation failure. Some allocators and libraries raise no more
+specific error."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an exception of any library means that memory is missing."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    words = isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in MEMORY_WORDS)
+    return isinstance(error, MemoryError) or words or type(error).__name__ == "OutOfMemoryError"
+
+
+GPU_FAULTS = (
+    *("uncorrectable ecc", "uncorrectable nvlink", "hardware stack error", "hardware error", "fallen off the bus"),
+    *(
+        "gpu is lost",
+        "no cuda-capable device",
+        "busy or unavailable",
+        "cuda unknown error",
+        "system not yet initialized",
+    ),
+    *("driver shutting down", "driver initialization failed", "driver version is insufficient"),
+)
+"""Lower-case phrases of CUDA's errors that a node's GPU or driver causes, and no program."""
+
+
+def raise_gpu_fault(error: BaseException) -> None:
+    """Raise UnusableGpu if an exception of training is due to the GPU or its driver."""
+    text = str(error).strip()
+    if isinstance(error, RuntimeError) and any(phrase in text.lower() for phrase in GPU_FAULTS):
+        raise UnusableGpu(text.splitlines()[0]) from error
 
 
 class NoDevices(RuntimeError):

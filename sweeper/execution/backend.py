@@ -78,6 +78,10 @@ class Backend(ABC):
         """Start no cohort on a node any more, because its GPU is unusable. Raises ClusterError if no node is left."""
         raise NotImplementedError  # by a backend whose `Started` names no node
 
+    def take_back(self, node: str, reason: str) -> None:
+        """Start cohorts on a node that was left out again."""
+        raise NotImplementedError
+
     @abstractmethod
     def advance(self, emit: Emit) -> None:
         """Emit the events that have arrived. Waits at most about a second for one."""

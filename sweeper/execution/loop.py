@@ -11,6 +11,7 @@ from sweeper.execution.budget import Budget, BudgetSpent
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.signals import StopSignal
 from sweeper.execution.stages import Stage
+from sweeper.execution.suspects import Suspects
 from sweeper.packing.cluster import SlotResources, Slots
 from sweeper.planning.cohorts import Cohort
 from sweeper.planning.sources import CohortSource
@@ -155,7 +156,8 @@ def dispatch(
         slot_assigner,
         listeners,
         lambda cohort: read_exit_file(files.checkpoints, files.checkpoint_path(cohort), run),
-        backend.leave_out,
+        backend,
+        Suspects() if slots.workers == 1 and slots.resources.get("GPU") else None,
     )
 
     def take(event: Event) -> None:
@@ -199,8 +201,9 @@ class _Events:
     listeners: Sequence[CohortListener]
     read_exit_file: Callable[[str], Failure | None]
     """Returns why the process of a cohort ended itself; None if it did not."""
-    leave_out: Callable[[str, str], None]
-    """`Backend.leave_out`."""
+    backend: Backend
+    suspects: Suspects | None
+    """Judges nodes by the failures on them; None without GPUs, and where several nodes may train one cohort."""
     pending: set[str] = field(default_factory=set)
     """Ids of the cohorts that wait for a device."""
     running: dict[str, str] = field(default_factory=dict)
@@ -217,6 +220,8 @@ class _Events:
             case MessageReceived(cohort) if not self.queue.runs(cohort):
                 pass  # it has sent its last report, or has failed for good
             case MessageReceived(cohort, CohortReport() as message):
+                if self.suspects and cohort in self.running:
+                    self.suspects.reported(self.running[cohort])
                 if message.waits:
                     self.at_rung.add(cohort)
                 self._notify(cohort, lambda listener, cohort: listener.reported(cohort, message))
@@ -227,6 +232,8 @@ class _Events:
                 node = self.running.pop(cohort)
                 self.slot_assigner.release(cohort)
                 waits = cohort in self.at_rung and failure is None
+                if self.suspects and failure is None:
+                    self.suspects.succeeded(node)
                 self.at_rung.discard(cohort)
                 if waits:
                     self.queue.wait(cohort)
@@ -236,8 +243,10 @@ class _Events:
 
     def _lost(self, cohort: str, failure: Failure, node: str) -> None:
         failure = self.read_exit_file(cohort) or failure
+        if self.suspects and node and failure.cause in ("error", "hung"):
+            failure = self._judged(self.suspects, cohort, failure, node)
         if failure.cause == "device":
-            self.leave_out(failure.node or node, failure.reason)
+            self.backend.leave_out(failure.node or node, failure.reason)
         decision = self.queue.lost(cohort, failure.cause)
         if decision.kind == "again":
             self._notify(cohort, lambda listener, cohort: listener.interrupted(cohort, failure))
@@ -245,6 +254,18 @@ class _Events:
             self._notify(cohort, lambda listener, cohort: listener.split(cohort, decision.parts, failure))
         else:
             self._notify(cohort, lambda listener, cohort: listener.failed(cohort, failure))
+
+    def _judged(self, suspects: Suspects, cohort: str, failure: Failure, node: str) -> Failure:
+        """Return the failure of a cohort on a node; that of the node's GPU if others have failed there, too."""
+        failed_here = suspects.failed(node, cohort)
+        for other in suspects.cleared(cohort):
+            self.backend.take_back(other, f"cohort {cohort} fails elsewhere, too")
+        for other in failed_here:
+            if other != cohort:
+                self.queue.excuse(other)
+        count = len(failed_here)
+        row = f"{count} cohorts in a row failed there, and none elsewhere, the last by {failure.reason}"
+        return Failure("device", row) if failed_here else failure
 
     def _notify(self, cohort: str, event: Callable[[CohortListener, Cohort], None]) -> None:
         for listener in self.listeners:

@@ -157,6 +157,9 @@ class RayBackend(Backend):
         for actor in [actor for actor in self._actors if actor.cohort is None and actor.node in (node, None)]:
             self._end(actor)
 
+    def take_back(self, node: str, reason: str) -> None:
+        self._nodes.take_back(node, reason)
+
     def _assign(self, emit: Emit) -> None:
         """Give tasks to free actors, and request an actor for each task that is left."""
         for resources, tasks in self._tasks.items():

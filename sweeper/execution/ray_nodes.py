@@ -48,6 +48,11 @@ class RayNodes:
             )
         self._say(f"{_name(node)} is left out: {reason}")
 
+    def take_back(self, node: str, reason: str) -> None:
+        """Use a node again that was left out."""
+        if self.left_out.pop(node, None) is not None:
+            self._say(f"{_name(node)} is used again: {reason}")
+
     def selector(self) -> dict[str, str]:
         """Return the label selector of workers that start on no node that is left out."""
         return {NODE_ID: f"!in({','.join(self.left_out)})"} if self.left_out else {}

@@ -127,6 +127,11 @@ class RetryQueue:
             return RetryDecision("failed")
         return RetryDecision("smaller", tuple(part.cohort for part in smaller))
 
+    def excuse(self, cohort: str) -> None:
+        """Give a cohort back the attempt that its last failure has cost, if it has not failed for good."""
+        if self._failures[cohort] > 0:
+            self._failures[cohort] -= 1
+
     def _excused(self, cohort: str) -> bool:
         """Count the loss of a machine, and return whether the cohort may be tried again for it."""
         self._losses[cohort] += 1

@@ -24,7 +24,17 @@ from trainables.functions.method import FunctionMethod
 from trainables.functions.trial import RunningTrial, TrialStopped
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.own_code import reason
-from trainables.reports import SAVE_EVERY, EpochRanking, Judge, Member, Move, Record, Report, Stopped
+from trainables.reports import (
+    SAVE_EVERY,
+    EpochRanking,
+    Judge,
+    Member,
+    Move,
+    Record,
+    Report,
+    Stopped,
+    raise_gpu_fault,
+)
 from trainables.sections import TrialConfig
 
 MESSAGE_SECONDS = 1.0
@@ -465,6 +475,7 @@ class _Function:
             except (_Diverged, _Patience):
                 self._finish()
             except (Exception, SystemExit) as error:
+                raise_gpu_fault(error)
                 self._failed(error)
 
     def _run(self) -> None:

@@ -30,6 +30,7 @@ from trainables.functions.method import FunctionMethod
 from trainables.functions.steps import FunctionSteps
 from trainables.learners.phases import PARTS, observed
 from trainables.own_code import trial_call
+from trainables.reports import is_out_of_memory
 from trainables.sections import TrialConfig
 from trainables.training.cohort import TrainingCohort
 from trainables.training.compiled_steps import StepCompiler
@@ -64,7 +65,9 @@ def measure(
                 break
             try:
                 measured.append(_measure(configs[:width], data, device, measured[0].held if measured else None))
-            except torch.OutOfMemoryError:
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
                 break
     return measured
 
@@ -288,7 +291,9 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
             elif cohort:
                 torch.set_num_threads(request["threads"])
                 reply = _step_time(cohort, device, request["seconds"])
-        except torch.OutOfMemoryError:
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
             cohort = None
         print(reply, file=replies, flush=True)
 

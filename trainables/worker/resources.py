@@ -1,7 +1,6 @@
 """The resources of this process: software, cores, memory limit, and the speed of cohorts on its device."""
 
 import contextlib
-import errno
 import functools
 import platform
 import re
@@ -14,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from trainables.config import resolve_sent
-from trainables.reports import OutOfMemory, UnusableGpu
+from trainables.reports import OutOfMemory, UnusableGpu, is_out_of_memory, raise_gpu_fault
 from trainables.training.measurement import DeviceMeasurement, Measurement, MeasurementWork, memory_of_process
 from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
 from trainables.worker.messages import Environment
@@ -71,9 +70,6 @@ def use_cores(cores: float) -> None:
 THREADS = 64 * 2**20
 """Bytes of address space on top of the limit, for the stacks of threads that start during training, which are reserved
 but rarely touched."""
-WORDS = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "out of memory", "alloc_failed")
-"""Lower-case phrases that mark a plain RuntimeError as an allocation failure. Some allocators and linear algebra
-libraries raise no more specific error."""
 MIB = 2**20
 
 
@@ -85,14 +81,16 @@ def limited(device: torch.device, size: int | None, who: str) -> Iterator[None]:
     comes on top. On a CPU it covers what the process requests beyond its memory at the start, used or not. The CPU
     limit works only on Linux.
 
-    Raises OutOfMemory, with a one-line message about `who`, if the body needs more.
+    Raises OutOfMemory, with a one-line message about `who`, if the body needs more, and UnusableGpu for an error of the
+    GPU itself.
     """
     try:
         with _limit(device, size):
             try:
                 yield
             except Exception as error:
-                if not _is_out_of_memory(error):
+                raise_gpu_fault(error)
+                if not is_out_of_memory(error):
                     raise
                 message = _message(device, size, who, error)
                 traceback.clear_frames(error.__traceback__)  # the frames keep tensors alive
@@ -129,14 +127,6 @@ def _limit(device: torch.device, size: int | None) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     else:
         yield
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)
 
 
 def _message(device: torch.device, size: int | None, who: str, error: Exception) -> str:

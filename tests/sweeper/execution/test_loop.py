@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import Mock, call
 
@@ -95,12 +96,13 @@ def run(
     count: int = 1,
     listener: Any = None,
     stopping: StopSignal | None = None,
+    slot: Mapping[str, float] = MappingProxyType({"CPU": 1.0}),
 ) -> Any:
     """Run `trials` trials in cohorts of `sizes`; return the listener."""
     listener = listener or Mock(spec=CohortListener)
     source = CohortQueue(cut([members(trials)], [Cut(sizes, sizes)]))
     files = CohortFiles("data", Files(folder), lambda cohort: f"{cohort}.pt")
-    slots = Slots((SlotResources({"CPU": 1.0}, count),), local)
+    slots = Slots((SlotResources(slot, count),), local)
     dispatch(Stage(source, slots), backend, files, Limits(retries, 60, 600), [listener], stopping or StopSignal())
     return listener
 
@@ -177,6 +179,48 @@ def test_an_unusable_gpu_costs_no_retry_and_its_node_is_left_out(tmp_path: Path)
     listener = run(backend, tmp_path, retries=0)
     assert left_out == [("bad", "no driver")]
     assert [name for name, _, _ in listener.method_calls] == ["started", "interrupted", "started", "reported"]
+
+
+def test_a_node_on_which_all_cohorts_fail_is_left_out_and_costs_them_no_retry(tmp_path: Path) -> None:
+    """Every second cohort starts on the bad node, until it is left out."""
+    told = list[str]()
+
+    class OnNodes(ScriptedBackend):
+        def advance(self, emit: Emit) -> None:
+            task = self._tasks.pop(0)
+            node = "good" if len(self.tasks) % 2 or told else "bad"
+            emit(Started(task.cohort, node))
+            for event in failing(task) if node == "bad" else finished(task):
+                emit(event)
+
+        def leave_out(self, node: str, reason: str) -> None:
+            told.append(f"{node}: {reason}")
+
+    listener = run(OnNodes(finished), tmp_path, trials=6, retries=1, slot={"GPU": 1.0})
+    names = [name for name, _, _ in listener.method_calls]
+    assert told == ["bad: 2 cohorts in a row failed there, and none elsewhere, the last by ValueError: out of luck"]
+    assert names.count("reported") == 6 and "failed" not in names
+
+
+def test_a_node_is_used_again_if_its_cohorts_fail_elsewhere_too(tmp_path: Path) -> None:
+    told = list[str]()
+
+    class OnNodes(ScriptedBackend):
+        def advance(self, emit: Emit) -> None:
+            task, poisoned = self._tasks.pop(0), [each.cohort for each in self.tasks[:3:2]]
+            emit(Started(task.cohort, "b" if task.cohort not in poisoned or told else "a"))
+            for event in failing(task) if task.cohort in poisoned else finished(task):
+                emit(event)
+
+        def leave_out(self, node: str, reason: str) -> None:
+            told.append(f"without {node}")
+
+        def take_back(self, node: str, reason: str) -> None:
+            told.append(f"with {node}")
+
+    listener = run(OnNodes(finished), tmp_path, trials=4, retries=1, count=3, slot={"GPU": 1.0})
+    names = [name for name, _, _ in listener.method_calls]
+    assert told == ["without a", "with a"] and (names.count("reported"), names.count("failed")) == (2, 2)
 
 
 def test_a_process_that_dies_after_the_last_report_has_not_failed(tmp_path: Path) -> None:

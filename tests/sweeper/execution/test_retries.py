@@ -76,6 +76,16 @@ def test_a_lost_machine_costs_no_retry() -> None:
     assert attempts.lost(next_attempt(attempts).cohort.id, "machine").kind == "smaller"  # which may bring it down
 
 
+def test_an_unusable_gpu_costs_no_retry_and_an_excused_failure_none_either() -> None:
+    attempts = RetryQueue(CohortQueue([whole(1)]), 1)
+    for cause, excused in (("device", False), ("error", True), ("error", False)):
+        cohort = next_attempt(attempts).cohort.id
+        assert attempts.lost(cohort, cause).kind == "again"  # type: ignore[arg-type]
+        if excused:
+            attempts.excuse(cohort)
+    assert attempts.lost(next_attempt(attempts).cohort.id, "error").kind == "failed"
+
+
 def test_a_cohort_that_progresses_has_all_retries_again() -> None:
     attempts = RetryQueue(CohortQueue([whole(1)]), 1)
     for epoch in range(20):

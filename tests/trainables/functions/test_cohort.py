@@ -22,7 +22,7 @@ from trainables.config import resolve
 from trainables.functions.cohort import FunctionCallbacks, FunctionCohort
 from trainables.functions.method import method_of_function
 from trainables.functions.trial import RunningTrial
-from trainables.reports import EpochRanking, Member, Move, Report, Stopped, Verdict
+from trainables.reports import EpochRanking, Member, Move, Report, Stopped, UnusableGpu, Verdict
 
 LOSS = EpochRanking("loss", maximize=False)
 CPU = torch.device("cpu")
@@ -268,6 +268,18 @@ def test_an_exception_is_tried_again_unless_it_comes_twice_at_one_place() -> Non
     line = always.__code__.co_firstlineno + 2
     assert run.members[0].error == f"test_cohort.py, line {line}: ValueError: could not convert string to float: 'none'"
     assert run.said == [run.members[0].error]
+
+
+def test_an_unusable_gpu_ends_the_cohort_and_fails_no_trial() -> None:
+    """The other trials, too, would fail on it."""
+
+    def function(rate: float = 0.1) -> float:
+        raise torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered")
+
+    run = Run()
+    with pytest.raises(UnusableGpu, match=r"^CUDA error: uncorrectable ECC error encountered$"):
+        train(function, {"rate": 1.0}, {"rate": 2.0}, run=run)
+    assert not run.said
 
 
 def test_without_retries_a_function_is_called_once() -> None:

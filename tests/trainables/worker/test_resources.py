@@ -10,7 +10,7 @@ from trainables.reports import UnusableGpu
 from trainables.worker import ray_train, resources
 from trainables.worker.messages import DeviceShare
 from trainables.worker.ray_train import assigned_device, device_share
-from trainables.worker.resources import driver_version, environment_of, usable_gpu
+from trainables.worker.resources import driver_version, environment_of, limited, usable_gpu
 
 VERSION = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
 GCC version:  gcc version 12.2.0
@@ -67,6 +67,11 @@ def test_a_worker_trains_on_its_gpu_or_without_one_on_the_cpu(monkeypatch: pytes
     monkeypatch.setattr(own, "get_gpu_ids", list)
     monkeypatch.setattr(ray_train, "_node_resources", dict)
     assert assigned_device() == torch.device("cpu")
+
+
+def test_an_error_of_the_gpu_itself_leaves_a_training_as_such() -> None:
+    with pytest.raises(UnusableGpu, match=r"^CUDA error: uncorrectable ECC"), limited(torch.device("cpu"), None, "it"):
+        raise torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered")
 
 
 def test_a_cohort_reserves_parts_of_gpus_or_cores_of_its_node() -> None:

@@ -28,9 +28,12 @@ class UnusableGpu(RuntimeError):
     """Ray's id of the node of the process, if known."""
 
 
-MEMORY_WORDS = (*("can't allocate memory", "cannot allocate memory", "bad_alloc", "out of memory", "alloc_failed"),)
+MEMORY_WORDS = (
+    *("can't allocate memory", "cannot allocate memory", "bad_alloc", "out of memory", "alloc_failed"),
+    *("unable to find an engine", "cudnn_status_internal_error"),
+)
 """Lower-case phrases that mark a RuntimeError as an allocation failure. Some allocators and libraries raise no more
-specific error."""
+specific error; cuDNN fails in the words of the second line where its workspace has no room."""
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -16,6 +16,8 @@ from trainables.reports import UnusableGpu, is_out_of_memory, raise_gpu_fault
         torch.OutOfMemoryError(),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("GET was unable to find an engine to execute this computation"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
         MemoryError(),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
     ],

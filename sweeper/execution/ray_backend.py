@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import ray
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
@@ -48,8 +48,20 @@ LOST_ROUNDS = 50
 """Times in succession that workers may die before any has started. Machines come and go, but Ray may also cancel every
 worker: a driver that has used a cluster with a token before answers no cluster without one, which takes it for dead."""
 
-Resources = tuple[tuple[str, float], ...]
-"""Ray resources of an actor: sorted pairs of name and amount."""
+
+@dataclass(frozen=True)
+class _Demand:
+    """What an actor takes, and where it may run."""
+
+    resources: tuple[tuple[str, float], ...] = ()
+    """Ray resources: sorted pairs of name and amount."""
+    only_on: tuple[str, ...] = ()
+    """See `DeviceKind.only_on`, as is what follows."""
+    never_on: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, slot: SlotResources) -> Self:
+        return cls(tuple(sorted(slot.resources.items())), slot.only_on, slot.never_on)
 
 
 @dataclass(eq=False)
@@ -57,7 +69,7 @@ class _Actor:
     """An actor that trains cohorts, one at a time. Until it has a node, it is demand for an autoscaler."""
 
     handle: Any
-    resources: Resources
+    demand: _Demand
     event: Any
     """What its next event comes from: the reference of its start, or the messages of its cohort; None while idle."""
     node: str | None = None
@@ -97,8 +109,8 @@ class RayBackend(Backend):
         self._group = ""
         """The workers of a cohort, in words, if several processes train it together."""
         self._actors: list[_Actor] = []
-        self._tasks: dict[Resources, deque[CohortTask]] = {}
-        """Tasks that wait for an actor with these resources."""
+        self._tasks: dict[_Demand, deque[tuple[CohortTask, SlotResources]]] = {}
+        """Tasks that wait for an actor with this demand, and their slots."""
         self._lost_rounds = 0
         """Times that actors have died before they started, since one has started."""
 
@@ -120,8 +132,8 @@ class RayBackend(Backend):
     def start(self, task: CohortTask, slot: SlotResources) -> None:
         self._nodes.check_demand(slot.resources)
         # The process that starts several workers and waits for them takes nothing itself.
-        resources = () if self._group else tuple(sorted(slot.resources.items()))
-        self._tasks.setdefault(resources, deque()).append(task)
+        demand = _Demand() if self._group else _Demand.of(slot)
+        self._tasks.setdefault(demand, deque()).append((task, slot))
 
     def advance(self, emit: Emit) -> None:
         """As `Backend.advance`. Raises NodeLost if no actor starts any more."""
@@ -162,44 +174,45 @@ class RayBackend(Backend):
 
     def _assign(self, emit: Emit) -> None:
         """Give tasks to free actors, and request an actor for each task that is left."""
-        for resources, tasks in self._tasks.items():
-            alike = [actor for actor in self._actors if actor.resources == resources and actor.cohort is None]
+        for demand, tasks in self._tasks.items():
+            alike = [actor for actor in self._actors if actor.demand == demand and actor.cohort is None]
             for actor in alike:
                 if actor.node and tasks:
-                    task = replace(tasks.popleft(), labels=self._nodes.selector())
+                    task, slot = tasks.popleft()
+                    task = replace(task, labels=self._nodes.selector(slot.only_on, slot.never_on))
                     actor.cohort, actor.heard = task.cohort, False
                     actor.event = actor.handle.train.options(num_returns="streaming").remote(task)
                     emit(Started(task.cohort, actor.node))
             requested = sum(actor.node is None for actor in alike)
-            self._actors += [self._request(resources) for _ in range(len(tasks) - requested)]
+            self._actors += [self._request(demand) for _ in range(len(tasks) - requested)]
 
     def _say_waits(self) -> None:
         """Say from time to time what is waited for while nothing trains. A group of workers trains once it is heard
         of, for it waits for devices itself."""
         begun = [actor for actor in self._actors if actor.cohort]
-        waiting = {resources: len(tasks) for resources, tasks in self._tasks.items() if tasks}
+        waiting = {demand: len(tasks) for demand, tasks in self._tasks.items() if tasks}
         count = sum(waiting.values()) + len(begun if self._group else ())
         if not count or any(actor.heard or not self._group for actor in begun):
             return self._nodes.goes_on()
-        each = self._group or " or ".join(resources_text(dict(resources)) for resources in waiting)
+        each = self._group or " or ".join(resources_text(dict(demand.resources)) for demand in waiting)
         self._nodes.waits(f"{each} for {f'each of {count} cohorts' if count > 1 else 'a cohort'}")
 
-    def _request(self, resources: Resources) -> _Actor:
-        amounts = dict(resources)
+    def _request(self, demand: _Demand) -> _Actor:
+        amounts = dict(demand.resources)
         options: dict[str, Any] = {
             "num_cpus": amounts.pop("CPU", 0),
             "num_gpus": amounts.pop("GPU", 0),
             "resources": amounts,
         }
-        if selector := self._nodes.selector():
+        if selector := self._nodes.selector(demand.only_on, demand.never_on):
             options |= {"label_selector": selector}
         handle: Any = ray.remote(CohortActor).options(**options).remote(run_cohort, self._dispatch)
-        return _Actor(handle, resources, handle.node.remote())
+        return _Actor(handle, demand, handle.node.remote())
 
     def _release(self) -> None:
         """End actors that have had no cohort for a while, or that hold what other tasks wait for."""
-        now, wanted = time.monotonic(), {resources for resources, tasks in self._tasks.items() if tasks}
-        for actor in [actor for actor in self._actors if actor.cohort is None and actor.resources not in wanted]:
+        now, wanted = time.monotonic(), {demand for demand, tasks in self._tasks.items() if tasks}
+        for actor in [actor for actor in self._actors if actor.cohort is None and actor.demand not in wanted]:
             if now - actor.since > IDLE_SECONDS or (actor.node and wanted):
                 self._end(actor)
 
@@ -341,7 +354,8 @@ def _place(request: MeasurementRequest, nodes: RayNodes) -> dict[str, Any]:
     any node that is not left out."""
     if request.kind.gpus and len(request.kind.node_ids) == 1 and not request.configs:
         return {"scheduling_strategy": NodeAffinitySchedulingStrategy(request.kind.node_ids[0], soft=False)}
-    return {"label_selector": selector} if (selector := nodes.selector()) else {}
+    selector = nodes.selector(request.kind.only_on, request.kind.never_on)
+    return {"label_selector": selector} if selector else {}
 
 
 def _options(request: MeasurementRequest, among: Sequence[DeviceKind]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ While nothing trains, a line says every `LINE_SECONDS` seconds what is waited fo
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,9 +53,12 @@ class RayNodes:
         if self.left_out.pop(node, None) is not None:
             self._say(f"{_name(node)} is used again: {reason}")
 
-    def selector(self) -> dict[str, str]:
-        """Return the label selector of workers that start on no node that is left out."""
-        return {NODE_ID: f"!in({','.join(self.left_out)})"} if self.left_out else {}
+    def selector(self, only_on: Collection[str] = (), never_on: Collection[str] = ()) -> dict[str, str]:
+        """Return the label selector of workers that start on no node that is left out, and on no other than these."""
+        if only_on:
+            return {NODE_ID: f"in({','.join(node for node in only_on if node not in self.left_out) or 'none'})"}
+        without = list(dict.fromkeys([*never_on, *self.left_out]))
+        return {NODE_ID: f"!in({','.join(without)})"} if without else {}
 
     @functools.cached_property
     def types(self) -> Mapping[str, Resources] | None:

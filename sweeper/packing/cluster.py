@@ -40,6 +40,10 @@ class DeviceKind:
     """CPU cores per device, on the node that has fewest."""
     node_ids: tuple[str, ...] = ()
     """Ray's ids of the nodes, in their order; empty if Ray did not start them."""
+    others: tuple[str, ...] = ()
+    """Ids of the nodes whose GPUs have the same name but another memory: A100 of 40 and of 80 GB, parts of a GPU."""
+    takes_new: bool = True
+    """Whether a node with GPUs of this name that joins later counts as one of this kind."""
     on_demand: bool = False
     """True if the cluster starts nodes while cohorts wait: it had no node before one was requested."""
 
@@ -59,6 +63,16 @@ class DeviceKind:
             nodes=tuple(self.nodes[index] for index in chosen),
             node_ids=tuple(self.node_ids[index] for index in chosen),
         )
+
+    @property
+    def only_on(self) -> tuple[str, ...]:
+        """Ids of the only nodes where its tasks may run; empty for all but `never_on`."""
+        return () if self.takes_new else self.node_ids
+
+    @property
+    def never_on(self) -> tuple[str, ...]:
+        """Ids of nodes where its tasks must not run."""
+        return self.others if self.takes_new else ()
 
     @property
     def expected_count(self) -> int:
@@ -227,6 +241,9 @@ class SlotResources:
     """Bytes that the process may use: its part of the device, or of the machine; None if unknown."""
     device: str = ""
     """Name of the device, see `DeviceMemory.device`."""
+    only_on: tuple[str, ...] = ()
+    """See `DeviceKind.only_on`, as is what follows."""
+    never_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -330,7 +347,8 @@ def gpu_slots(device: DeviceInfo, among: Sequence[DeviceInfo], part: DevicePart 
         **kind_resources(device.kind, [other.kind for other in among]),
     }
     resources = {name: amount for name, amount in resources.items() if amount}
-    return SlotResources(resources, device.kind.count * part.count, part.memory, device.device)
+    count, kind = device.kind.count * part.count, device.kind
+    return SlotResources(resources, count, part.memory, device.device, kind.only_on, kind.never_on)
 
 
 def core_slots(device: DeviceInfo, cores: float) -> SlotResources:
@@ -370,18 +388,40 @@ class Cluster:
 def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
     """Look at a GPU of each node, or at the cores of one. Raises ClusterError if no worker starts at all.
 
-    A kind on which no worker starts is left out, and so are the nodes that `measure` adds to `Cluster.left_out`.
+    A kind on which no worker starts is left out, and so are the nodes that `measure` adds to `Cluster.left_out`. GPUs
+    of one name are several kinds if their memories differ. A node on which no worker starts in time, and one that joins
+    later, counts as one of the kind of its name with the least memory.
     """
     looks = [(kind, here) for kind in cluster.kinds for here in _places(kind)]
     measured = cluster.measure([MeasurementRequest(kind=here) for _, here in looks])
     devices = []
     for kind in cluster.kinds:
-        found = [look for (of_kind, _), look in zip(looks, measured, strict=True) if of_kind is kind and look]
-        if found:
-            usable = kind.of_nodes(set(kind.node_ids) - set(cluster.left_out)) if kind.node_ids else kind
-            devices.append(DeviceInfo(**asdict(found[0].memory), kind=usable))
+        found = [
+            (here, look.memory)
+            for (of_kind, here), look in zip(looks, measured, strict=True)
+            if of_kind is kind and look
+        ]
+        devices += _by_memory(kind, found, cluster.left_out)
     if not devices:
         raise ClusterError("a worker must start on the cluster and report its device, but none did")
+    return devices
+
+
+def _by_memory(
+    kind: DeviceKind, found: Sequence[tuple[DeviceKind, DeviceMemory]], left_out: Collection[str]
+) -> list[DeviceInfo]:
+    """Return the devices of a kind by their memory, the largest first, from what was found on its nodes."""
+    memories = {memory.device: memory for _, memory in found}
+    names = sorted(memories, key=lambda name: -memories[name].bytes)
+    if not kind.node_ids:
+        return [DeviceInfo(**asdict(memories[name]), kind=kind) for name in names[:1]]
+    usable, devices = [node for node in kind.node_ids if node not in left_out], list[DeviceInfo]()
+    name_of = {here.node_ids[0]: memory.device for here, memory in found}
+    for name in names:
+        nodes = [node for node in usable if name_of.get(node, names[-1]) == name]
+        others = tuple(node for node in usable if node not in nodes)
+        own = replace(kind.of_nodes(nodes), others=others, takes_new=name == names[-1])
+        devices.append(DeviceInfo(**asdict(memories[name]), kind=own))
     return devices
 
 

@@ -119,7 +119,9 @@ def test_actors_give_their_cores_up_to_tasks_with_other_resources(training: RayB
     begun = time.monotonic()
     start(training, all_cores(), "whole")
     until(training, ended(1))
-    assert not [actor for actor in training._actors if actor.resources == (("CPU", 1.0),)], time.monotonic() - begun
+    assert not [actor for actor in training._actors if actor.demand.resources == (("CPU", 1.0),)], (
+        time.monotonic() - begun
+    )
 
 
 def test_a_cohort_that_waits_for_devices_holds_none_back(training: RayBackend) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sweeper.execution import ray_nodes
-from sweeper.execution.ray_nodes import RayNodes, node_types
+from sweeper.execution.ray_nodes import NODE_ID, RayNodes, node_types
 from tests.cluster.files import FOLDER
 
 
@@ -32,6 +32,15 @@ def test_the_types_are_those_of_the_file_of_the_clusters_own_autoscaler(
         for name, of_type in content["available_node_types"].items()
         if name != content["head_node_type"]
     }
+
+
+def test_workers_start_on_nodes_of_their_kind_that_are_not_left_out() -> None:
+    nodes = RayNodes(lambda line: None)
+    assert nodes.selector() == {}
+    assert nodes.selector(("a", "b")) == {NODE_ID: "in(a,b)"} and nodes.selector((), ("c",)) == {NODE_ID: "!in(c)"}
+    nodes.left_out["b"] = "its GPU is unusable"
+    assert nodes.selector() == {NODE_ID: "!in(b)"} and nodes.selector((), ("c", "b")) == {NODE_ID: "!in(c,b)"}
+    assert nodes.selector(("a", "b")) == {NODE_ID: "in(a)"} and nodes.selector(("b",)) == {NODE_ID: "in(none)"}
 
 
 def test_a_wait_is_said_once_in_a_while_and_a_new_one_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from sweeper.packing.cluster import (
     MeasurementRequest,
     cpu_devices,
     device_kinds,
+    gpu_slots,
     is_local,
     kind_resources,
     profile_devices,
@@ -25,6 +26,7 @@ from sweeper.packing.cluster import (
 )
 from sweeper.storage.files import Files
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, MIB, PLENTY, FakeMeasure
+from trainables.training.measurement import DeviceMeasurement, DeviceMemory
 
 DEVICES = [DeviceInfo("device A", 2000 * MIB, 50 * MIB, LARGE), DeviceInfo("device B", 900 * MIB, 50 * MIB, MANY)]
 
@@ -48,6 +50,30 @@ def test_a_kind_on_which_no_worker_starts_is_left_out() -> None:
     assert profile_devices(cluster) == DEVICES[1:]
     with pytest.raises(ClusterError, match="report its device, but none did"):
         profile_devices(replace(cluster, measure=lambda requests: [None for _ in requests]))
+
+
+def gib(size: int) -> DeviceMeasurement:
+    return DeviceMeasurement(DeviceMemory(f"A100, {size} GiB", size * 2**30, 50 * MIB))
+
+
+def test_gpus_of_one_name_are_two_kinds_if_their_memories_differ() -> None:
+    """The third node is busy: it counts as one with little memory, as do nodes that join later."""
+    a100 = DeviceKind(True, "A100", (4, 2, 8), node_ids=("n40", "n80", "busy"))
+    found = {"n40": gib(40), "n80": gib(80), "busy": None}
+    large, small = profile_devices(
+        Cluster("auto", (a100,), lambda requests: [found[request.kind.node_ids[0]] for request in requests])
+    )
+    assert (large.bytes, large.kind.nodes, large.kind.node_ids) == (80 * 2**30, (2,), ("n80",))
+    assert (small.bytes, small.kind.nodes, small.kind.node_ids) == (40 * 2**30, (4, 8), ("n40", "busy"))
+    slots = [gpu_slots(device, [large, small], 1) for device in (large, small)]
+    assert [(slot.only_on, slot.never_on) for slot in slots] == [(("n80",), ()), ((), ("n80",))]
+
+
+def test_gpus_of_one_memory_run_on_all_nodes_of_their_name() -> None:
+    a100 = DeviceKind(True, "A100", (4, 2), node_ids=("a", "b"))
+    (device,) = profile_devices(Cluster("auto", (a100,), lambda requests: [gib(40) for _ in requests]))
+    slot = gpu_slots(device, [device], 1)
+    assert device.kind == a100 and (slot.only_on, slot.never_on, slot.resources) == ((), (), {"GPU": 1.0, "CPU": 1.0})
 
 
 def test_devices_are_kept_by_address(tmp_path: Path) -> None:

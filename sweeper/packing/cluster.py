@@ -238,7 +238,8 @@ class SlotResources:
     count: int
     """Processes that run at once on the devices that are there now."""
     memory: int | None = None
-    """Bytes that the process may use: its part of the device, or of the machine; None if unknown."""
+    """Bytes that the process may allocate: its part of a GPU without its CUDA context, or its part of the machine; None
+    if unknown."""
     device: str = ""
     """Name of the device, see `DeviceMemory.device`."""
     only_on: tuple[str, ...] = ()
@@ -348,7 +349,8 @@ def gpu_slots(device: DeviceInfo, among: Sequence[DeviceInfo], part: DevicePart 
     }
     resources = {name: amount for name, amount in resources.items() if amount}
     count, kind = device.kind.count * part.count, device.kind
-    return SlotResources(resources, count, part.memory, device.device, kind.only_on, kind.never_on)
+    memory = max(0, part.memory - device.overhead)
+    return SlotResources(resources, count, memory, device.device, kind.only_on, kind.never_on)
 
 
 def core_slots(device: DeviceInfo, cores: float) -> SlotResources:

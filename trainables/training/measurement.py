@@ -65,7 +65,7 @@ class DeviceMemory:
     device: str
     """Name and memory of the device. A measurement is valid for all devices with the same string."""
     bytes: Count
-    """All memory of a GPU, or the available memory of the machine, in bytes."""
+    """Memory of a GPU without what other processes use, or the available memory of the machine, in bytes."""
     overhead: Count
     """Bytes that a process takes in addition to its cohort: the context on a GPU, otherwise its current resident
     memory."""

@@ -86,14 +86,31 @@ def _frozen_objects() -> Iterator[None]:
             gc.unfreeze()
 
 
-def device_memory(device: torch.device | str) -> DeviceMemory:
+def memory_in_use(device: torch.device) -> int | None:
+    """Bytes of a GPU that all processes use, by `nvidia-smi`, which unlike CUDA takes none itself; None if unknown, as
+    for a part of a GPU, and on a CPU."""
+    if device.type != "cuda":
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[device.index or 0]
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id={visible}"]
+    try:
+        return int(subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout) << 20
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def device_memory(device: torch.device | str, before: int | None = None) -> DeviceMemory:
     """The memory that processes sharing the device may use together. Call this after a measurement, when the process
-    has loaded everything that counts as overhead."""
+    has loaded everything that counts as overhead. `before` is the memory in use before the process used the GPU;
+    without it, what other processes use counts as overhead of this one."""
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        name = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB"
-        return DeviceMemory(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
+        name, reserved = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB", torch.cuda.memory_reserved(device)
+        overhead = beside = max(0, total - free - reserved)
+        if before is not None and (after := memory_in_use(device)) is not None:
+            overhead = min(beside, max(0, after - before - reserved))
+        return DeviceMemory(name, total - (beside - overhead), overhead)
     import psutil  # may be missing on machines with GPUs
 
     memory = psutil.virtual_memory()
@@ -169,8 +186,9 @@ def _tensor_bytes(state: Any) -> int:
 
 
 def peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first. On a CPU this is
-    the resident memory of the process. Outside Linux the peak cannot be reset and counts from the start of the
+    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first. On a GPU this is
+    what PyTorch has reserved, on which limits act, and more than its tensors take. On a CPU it is the resident memory
+    of the process. Outside Linux the peak cannot be reset and counts from the start of the
     process."""
     if device.type != "cuda":
         if reset:
@@ -184,8 +202,8 @@ def peak_bytes(device: torch.device, reset: bool = False) -> int:
     if reset:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-        return torch.cuda.memory_allocated(device)
-    return torch.cuda.max_memory_allocated(device)
+        return torch.cuda.memory_reserved(device)
+    return torch.cuda.max_memory_reserved(device)
 
 
 # Contention: real steps of several simultaneous processes.

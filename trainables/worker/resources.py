@@ -15,7 +15,13 @@ from threadpoolctl import threadpool_limits
 from trainables.config import resolve_sent
 from trainables.reports import OutOfMemory, UnusableGpu, is_out_of_memory, raise_gpu_fault
 from trainables.training.measurement import DeviceMeasurement, Measurement, MeasurementWork, memory_of_process
-from trainables.training.profiling import device_memory, measure, measure_compiled, measure_slowdowns
+from trainables.training.profiling import (
+    device_memory,
+    measure,
+    measure_compiled,
+    measure_slowdowns,
+    memory_in_use,
+)
 from trainables.worker.messages import Environment
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -147,6 +153,7 @@ def measure_device(
     down. `wait` is called while steps are compiled, and may raise to end the compilation. `measurements` is empty if
     training fails.
     """
+    before = memory_in_use(device)
     use_cores(work.threads)
     folder, resolved = Path(data), [resolve_sent(config) for config in work.configs]
     measurements: Sequence[Measurement] = ()
@@ -163,4 +170,4 @@ def measure_device(
         with contextlib.suppress(Exception):  # as above
             members = resolved[: compiled.width]
             seconds_compiled = measure_compiled(members, folder, device, build=compiled.build, wait=wait)
-    return DeviceMeasurement(device_memory(device), measurements, slowdowns, seconds_compiled)
+    return DeviceMeasurement(device_memory(device, before), measurements, slowdowns, seconds_compiled)

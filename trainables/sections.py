@@ -52,8 +52,9 @@ class GradientTraining(Training):
     """L2 penalty on all parameters, including norms and biases."""
     warmup_epochs: Annotated[int, at_least(0)] = 0
     """Epochs of linear learning-rate warm-up from 0."""
-    precision: Annotated[str, one_of("float32", "bfloat16")] = "float32"
-    """Precision of the networks: `float32`, or `bfloat16` with autocast. Likelihoods and weights are always float32."""
+    precision: Annotated[str, one_of("float32", "tf32", "bfloat16")] = "float32"
+    """Precision of the networks: `float32`; `tf32`, for which GPUs round the factors of products and convolutions to 10
+    bits, which is faster; or `bfloat16` with autocast. Likelihoods and weights are always float32."""
     channels_last: bool = False
     """Store images in channels-last order, which speeds up bfloat16 convolutions on CUDA."""
     workers: Annotated[int, at_least(1)] = 1

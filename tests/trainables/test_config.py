@@ -137,7 +137,11 @@ def test_unknown_key_names_the_nearest_and_how_to_list_all() -> None:
         ("weight_decay", -1, "`weight_decay >= 0` must hold, but got weight_decay=-1.0"),
         ("weight_decay", math.nan, "weight_decay must be a number, but got weight_decay=nan"),
         ("warmup_epochs", 100, "`warmup_epochs < epochs` must hold, but got warmup_epochs=100, epochs=100"),
-        ("precision", "float16", "no precision 'float16' (did you mean 'bfloat16'?); there are: float32, bfloat16"),
+        (
+            "precision",
+            "float16",
+            "no precision 'float16' (did you mean 'bfloat16'?); there are: float32, tf32, bfloat16",
+        ),
         ("channels_last", None, "channels_last must be true or false, but got channels_last=None"),
         ("report_every", 0, "`report_every >= 1` must hold, but got report_every=0"),
         ("clip_grad_norm", 0, "`clip_grad_norm > 0` must hold, but got clip_grad_norm=0.0"),
@@ -384,7 +388,7 @@ def test_ranges_are_those_that_are_checked() -> None:
     assert (laws["nu"], laws["beta"], laws["bottleneck"]) == ("nu > 0", "beta >= 0", "bottleneck >= 1")
     assert (laws["flip"], laws["crop_scale"]) == ("0 <= flip <= 1", "0 < crop_scale <= 1")
     assert laws["momentum"] == "momentum >= 0, momentum < 1"
-    assert laws["precision"] == "one of float32, bfloat16" and laws["terms"] == laws["small_stem"] == ""
+    assert laws["precision"] == "one of float32, tf32, bfloat16" and laws["terms"] == laws["small_stem"] == ""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from trainables.learners.members import StackedMembers
 from trainables.learners.phases import part_of_step
 from trainables.metrics.evaluator import Floats, KeptResults
 from trainables.reports import CheckpointError, Move
-from trainables.sections import SCHEDULES, TrialConfig
+from trainables.sections import SCHEDULES, GradientTraining, TrialConfig
 from trainables.training.checks import split_into_stacks, stack_width, why_not_stacked
 from trainables.training.compiled_steps import StepCompiler
 from trainables.training.divergence import LossWatch, described, diverge, is_measured
@@ -26,6 +26,17 @@ from trainables.training.stacks import build_models, build_stack
 
 READ_GAMMA = ("step", "exponential")
 """Schedules that depend on `lr_gamma`."""
+
+
+def set_precision(device: torch.device, precision: str) -> None:
+    """Set how this process multiplies float32 numbers on a GPU: exactly, unless `precision` is `tf32`.
+
+    PyTorch by itself would round in convolutions. cuDNN does not try which algorithms are fast, because the choice, and
+    with it the numbers, would differ from run to run.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.benchmark = False
 
 
 class TrainingCohort:
@@ -45,6 +56,8 @@ class TrainingCohort:
         batch. `raise_if_stopped` is called between evaluation batches and while a step is compiled. `compiler` compiles
         the steps; None makes them eager. Raises DataError or ValueError if the data cannot be loaded or do not suit the
         configs."""
+        training = configs[0].training
+        set_precision(device, training.precision if isinstance(training, GradientTraining) else "float32")
         self.method = method_of(configs[0].method)
         self._first, self._peers, self._device = configs[0], peers, device
         loaded = task_of(configs[0].method).load(configs, self.method, data, device, peers, raise_if_stopped)

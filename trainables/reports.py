@@ -46,14 +46,8 @@ def is_out_of_memory(error: Exception) -> bool:
 
 GPU_FAULTS = (
     *("uncorrectable ecc", "uncorrectable nvlink", "hardware stack error", "hardware error", "fallen off the bus"),
-    *(
-        "gpu is lost",
-        "no cuda-capable device",
-        "busy or unavailable",
-        "cuda unknown error",
-        "system not yet initialized",
-    ),
-    *("driver shutting down", "driver initialization failed", "driver version is insufficient"),
+    *("gpu is lost", "no cuda-capable device", "busy or unavailable", "cuda unknown error"),
+    *("system not yet initialized", "driver initialization failed", "driver version is insufficient"),
 )
 """Lower-case phrases of CUDA's errors that a node's GPU or driver causes, and no program."""
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweeper.errors import StoreError
+from sweeper.errors import ClusterError, StoreError
 from sweeper.storage.checkpoints import without_label
 from sweeper.storage.files import Files
 from trainables.reports import NoDevices, Stopped, UnusableGpu
@@ -75,12 +75,13 @@ class Backend(ABC):
         """Train the task's cohort, as soon as devices with the slot's resources are free. Returns at once."""
 
     def leave_out(self, node: str, reason: str) -> None:
-        """Start no cohort on a node any more, because its GPU is unusable. Raises ClusterError if no node is left."""
-        raise NotImplementedError  # by a backend whose `Started` names no node
+        """Start no cohort on a node any more, because its GPU is unusable. Raises ClusterError if no node is left, as
+        where there is only this one."""
+        raise ClusterError(f"the GPU of this machine cannot be used: {reason}; --devices cpu trains on CPUs")
 
     def take_back(self, node: str, reason: str) -> None:
-        """Start cohorts on a node that was left out again."""
-        raise NotImplementedError
+        """Start cohorts again on a node that was left out."""
+        raise NotImplementedError  # where none can be left out
 
     @abstractmethod
     def advance(self, emit: Emit) -> None:

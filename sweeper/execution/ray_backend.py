@@ -130,7 +130,8 @@ class RayBackend(Backend):
             self._actors, self._tasks, self._dispatch = [], {}, None
 
     def start(self, task: CohortTask, slot: SlotResources) -> None:
-        self._nodes.check_demand(slot.resources)
+        if not is_local(self._address):
+            self._nodes.check_demand(slot.resources)
         # The process that starts several workers and waits for them takes nothing itself.
         demand = _Demand() if self._group else _Demand.of(slot)
         self._tasks.setdefault(demand, deque()).append((task, slot))
@@ -152,7 +153,7 @@ class RayBackend(Backend):
             for actor in due:
                 if actor.cohort is not None:
                     self._take(actor, actor.cohort, emit)
-            losses = [self._loss_at_start(actor) for actor in starting]
+            losses = [self._loss_at_start(actor) for actor in starting if actor in self._actors]
             self._lost_rounds = 0 if None in losses else self._lost_rounds + bool(losses)
             if self._lost_rounds == LOST_ROUNDS:
                 *_, cause = str(losses[-1]).strip().splitlines()
@@ -232,6 +233,8 @@ class RayBackend(Backend):
             message = ray.get(next(actor.event))
         except StopIteration:
             actor.cohort, actor.event, actor.since = None, None, time.monotonic()
+            if actor.node in self._nodes.left_out:
+                self._end(actor)
             emit(Ended(cohort))
         except RayError as error:
             self._end(actor)

@@ -5,6 +5,7 @@ milliseconds where a worker group needs tens of seconds. A cohort with `workers`
 device per worker; its first worker sends the messages.
 """
 
+import contextlib
 import functools
 import os
 import queue
@@ -113,7 +114,7 @@ def run_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None
         share = device_share(dispatch.resources, _node_resources(), peers.size)
         send = messages.put if peers.rank == 0 else _send_nothing
         device = get_device() if assigned_device().type == "cuda" else torch.device("cpu")
-        with process_group(peers, device):
+        with naming_this_node(), process_group(peers, device):
             train_cohort(task, dispatch.settings, device, send, peers, share)
 
     with on_termination(_exit_after_grace):  # this process, which started the workers, stays alive while they save
@@ -144,8 +145,15 @@ def assigned_device() -> torch.device:
     UnusableGpu if PyTorch cannot use the GPU."""
     if not ray.get_gpu_ids() or SIMULATED in _node_resources():
         return torch.device("cpu")
-    try:
+    with naming_this_node():
         return usable_gpu()
+
+
+@contextlib.contextmanager
+def naming_this_node() -> Iterator[None]:
+    """Context whose UnusableGpu names the node of this process."""
+    try:
+        yield
     except UnusableGpu as error:
         error.node = ray.get_runtime_context().get_node_id()
         raise

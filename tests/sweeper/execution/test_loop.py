@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from sweeper.definition import Halving, Metric, Population, Search, When
 from sweeper.definition.space import Study
+from sweeper.errors import ClusterError
 from sweeper.execution import loop
 from sweeper.execution.backend import Backend, Emit, Ended, Event, MessageReceived, Started
 from sweeper.execution.loop import CohortFiles, Limits, SlotAssigner, dispatch
@@ -179,6 +180,12 @@ def test_an_unusable_gpu_costs_no_retry_and_its_node_is_left_out(tmp_path: Path)
     listener = run(backend, tmp_path, retries=0)
     assert left_out == [("bad", "no driver")]
     assert [name for name, _, _ in listener.method_calls] == ["started", "interrupted", "started", "reported"]
+
+
+def test_an_unusable_gpu_of_the_only_machine_ends_the_run(tmp_path: Path) -> None:
+    backend = ScriptedBackend(lambda task: [Ended(task.cohort, Failure("device", "uncorrectable ECC error"))])
+    with pytest.raises(ClusterError, match="the GPU of this machine cannot be used: uncorrectable ECC"):
+        run(backend, tmp_path)
 
 
 def test_a_node_on_which_all_cohorts_fail_is_left_out_and_costs_them_no_retry(tmp_path: Path) -> None:

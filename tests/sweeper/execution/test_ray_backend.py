@@ -313,6 +313,54 @@ def test_a_group_of_workers_that_is_not_heard_of_waits_for_devices(monkeypatch: 
     assert len(said) == 2 and all("for 2 workers with 1 GPU, 1 CPU each for a cohort;" in line for line in said)
 
 
+def test_a_node_that_is_left_out_while_another_actor_starts_there_ends_that_one_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the one that trains there, once its cohort has ended."""
+    fake, killed = FakeRay(*[{"CPU": 4.0, "GPU": 3.0}] * 2), list[str]()
+    ids = node_ids(2)
+    trainings = {"c0": iter([RayTaskError("train", "Traceback\n", UnusableGpu("ECC"))]), "c1": iter(())}
+
+    class Actor:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.node = SimpleNamespace(remote=lambda: name)
+            self.train = SimpleNamespace(
+                options=lambda **_: SimpleNamespace(remote=lambda task: trainings[task.cohort])
+            )
+
+    actors = iter([Actor("first"), Actor("second"), Actor("third"), Actor("fourth")])
+    request = SimpleNamespace(remote=lambda *_: next(actors))
+    monkeypatch.setattr(fake, "remote", lambda _: SimpleNamespace(options=lambda **_: request))
+    monkeypatch.setattr(fake, "kill", lambda actor: killed.append(actor.name), raising=False)
+    install(monkeypatch, fake)
+
+    def get(result: Any) -> Any:
+        """The node of an actor that has started, unless it was killed."""
+        if isinstance(result, str):
+            if result in killed:
+                raise ActorDiedError
+            return ids[0]
+        raise result
+
+    monkeypatch.setattr(fake, "get", get)
+    backend = RayBackend("auto", "data", "scratch", StopSignal(), lambda line: None)
+
+    def start(name: str) -> None:
+        backend.start(CohortTask(name, CohortSpec.of(CONFIGS, 1, "c.pt")), SlotResources({"GPU": 1.0}, 2))
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Ended) and event.failure:
+            backend.leave_out(ids[0], "ECC")
+
+    for name in ("c0", "c1"):
+        start(name)
+    backend.advance(emit)  # both actors start
+    start("c2")
+    backend.advance(emit)  # a third one starts while the first fails
+    assert sorted(killed) == ["first", "second", "third"] and next(actors).name == "fourth"
+
+
 @for_each(
     ("error", "failure"),
     [

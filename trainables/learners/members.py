@@ -300,13 +300,21 @@ class FittedMembers(StackedMembers):
         measure: bool = False,
     ) -> Losses:
         self.method.train()
+        streams = [self._streams[index] for index in self._stream_K.tolist()]
         with part_of_step("forward"):
-            return self._each("fit", self._gather(batches), self._gather(noise), shared=self._shared)
+            return self._one_by_one("fit", [(batches[stream], noise[stream]) for stream in streams])
 
     def _each(self, verb: str, *inputs: Any, shared: bool = True) -> Any:
+        by_member = [
+            inputs if shared else tree_map(lambda stacked, slot=slot: stacked[slot], inputs)
+            for slot in range(self.size)
+        ]
+        return self._one_by_one(verb, by_member)
+
+    def _one_by_one(self, verb: str, by_member: Sequence[Sequence[Any]]) -> Any:
+        """Call the method `verb` of each member with its own inputs, whose shapes may differ."""
         outputs = []
-        for slot in range(self.size):
+        for slot, inputs in enumerate(by_member):
             state = tree_map(lambda stacked, slot=slot: stacked[slot], (self.parameters, self.buffers))
-            own = inputs if shared else tree_map(lambda stacked, slot=slot: stacked[slot], inputs)
-            outputs.append(functional_call(self._call, state, (verb, *own)))
+            outputs.append(functional_call(self._call, state, (verb, *inputs)))
         return tree_map(lambda *members: torch.stack(members), *outputs)

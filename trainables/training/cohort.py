@@ -166,7 +166,7 @@ class TrainingCohort:
         with torch.no_grad():
             for name, tensor in (*method.named_parameters(), *method.named_buffers()):
                 tensor.copy_(weights[name])
-        (noise,) = self._noise("noise", method.noise(stream.batch_size), number, step)
+        (noise,) = self._noise("noise", method.noise, number, step)
         values = {name: float(loss_K[0]) for name, loss_K in losses.items()}
         about = f"the loss diverges at step {step + 1} of {self.steps} of epoch {number + 1}"
         norm = stack.gradient_norm(0)
@@ -205,8 +205,8 @@ class TrainingCohort:
             for stream, order in zip(self._streams, orders, strict=True):
                 batches.append(stream.batch(order[step], epoch, step))
                 stream.prefetch(order, epoch, step + 1)
-            noise = self._noise("noise", method.noise(self._streams[0].batch_size), epoch, step)
-            after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
+            noise = self._noise("noise", method.noise, epoch, step)
+            after_noise = self._noise("after_step", lambda _: method.after_step_noise(), epoch, step)
         losses, first, measure = [], 0, measure or is_measured(epoch * self.steps + step)
         for stack in self._stacks:
             own = rate if isinstance(rate, float) else rate[first : first + stack.size]
@@ -217,10 +217,14 @@ class TrainingCohort:
             method.metric_of_part(part): torch.cat([loss.parts[part] for loss in losses]) for part in losses[0].parts
         }
 
-    def _noise(self, name: str, noises: Noises, epoch: int, step: int) -> list[dict[str, torch.Tensor]]:
-        """The noise of a step for each stream."""
+    def _noise(
+        self, name: str, noises_of: Callable[[int], Noises], epoch: int, step: int
+    ) -> list[dict[str, torch.Tensor]]:
+        """The noise of a step for each stream, as declared for the size of its batches."""
         return [
-            draw_noise(noises, name, stream.key, epoch, step, device=self._device, peers=self._peers)
+            draw_noise(
+                noises_of(stream.batch_size), name, stream.key, epoch, step, device=self._device, peers=self._peers
+            )
             for stream in self._streams
         ]
 

@@ -94,6 +94,17 @@ def test_every_member_is_the_plain_model(streams: tuple[int, ...], members: slic
             assert torch.equal(stack.buffers[f"method.{name}"][slot], buffer), name
 
 
+def test_members_are_fitted_to_different_numbers_of_examples() -> None:
+    """As those of different classes are."""
+    stack, counts = FittedMembers(_models(), streams=(0, 1, 2)), (B, B - 3, 2)
+    data = [{"x": torch.randn(count, D, generator=torch.Generator().manual_seed(count))} for count in counts]
+    noise = [draw_noise(_models()[0].noise(count), "noise", 0) for count in counts]
+    losses = stack.step(data, noise, [{}] * K, 1.0)
+    for slot, model in enumerate(_models()):
+        assert losses.total[slot] == model.fit(data[slot], noise[slot]).total
+        assert torch.equal(stack.buffers["method.mean_D"][slot], model.mean_D)
+
+
 def test_members_are_evaluated_on_the_same_examples_or_each_on_its_own() -> None:
     stack = FittedMembers(_models(), streams=(0, 1, 2))
     x_KBX = torch.randn(K, B, D, generator=torch.Generator().manual_seed(1))

@@ -42,6 +42,7 @@ from trainables.methods.one_class.csi import CSI
 from trainables.methods.one_class.deep_svdd import DeepSVDD
 from trainables.methods.one_class.geom import GEOM
 from trainables.methods.one_class.goad import GOAD
+from trainables.methods.one_class.patchcore import PatchCore
 from trainables.methods.one_class.rotation import Rotation
 from trainables.methods.pairs.gaussian_process import GaussianProcess
 from trainables.methods.pairs.gmje_em import EM
@@ -85,6 +86,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "jepa": JEPA,
         "jepa_pairs": JEPAPairs,
         "moco_v2": MoCo,
+        "patchcore": PatchCore,
         "pixels": Pixels,
         "random": RandomEncoder,
         "rotation_prediction": Rotation,

@@ -20,9 +20,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Name of an entry of a batch -> the shape of one example, without B. For image methods that need labels, `logits` is
 `(L,)`, the shape of `classify` for one image, where L is the number of classes of the data set."""
 
-Capability = Literal["embed", "score", "decode", "density", "classify", "predict"]
-"""What an evaluator needs from a method: representations, anomaly scores, images decoded from representations, a
-density of the vectors that the loss compares, class logits, or a conditional density."""
+Capability = Literal["embed", "score", "heat", "decode", "density", "classify", "predict"]
+"""What an evaluator or a user needs from a method: representations, anomaly scores, heat maps of where an image is
+anomalous, images decoded from representations, a density of the vectors that the loss compares, class logits, or a
+conditional density."""
 
 
 class Losses(NamedTuple):
@@ -279,6 +280,10 @@ class ImageMethod(Method):
 
     def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Anomaly scores `[B]` by name; higher means more anomalous. See `scores_pixels`."""
+        raise NotImplementedError
+
+    def heat(self, images_BCHW: Tensor) -> Tensor:
+        """How anomalous each pixel is, `[B, H, W]`, at least 0: a squared error or distance."""
         raise NotImplementedError
 
     def decode(self, z_BD: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Mapping[str, Value]] = {
     "convnet": DIGITS,
 }
 """Encoder -> a preset of the digits with it, without a method."""
-METHODS = [name for name, method in IMAGE_METHODS.items() if method.trains()]
+METHODS = [name for name, method in IMAGE_METHODS.items() if method.trains() and not method.fitted()]
 COMPARED = 5
 """Steps after which the weights of eager and compiled stacks are compared."""
 ROUNDING = 1e-7

@@ -22,6 +22,8 @@ SCORES: Mapping[str, str] = {
     "variance": "the posterior's variance, summed over its dimensions",
     "entropy": "the entropy of the posterior",
     "distance": "the squared distance of the representation from the centre",
+    "patch_distance": "the largest distance of a patch's features from those of normal training patches, and "
+    "higher where these are far from each other",
     "reconstruction": "the squared error of the reconstructed image, summed over its pixels; for a VAE, the negative "
     "log likelihood at the posterior's mean",
     "kl": "the KL divergence of the posterior from the prior of an image alone, without constants",

@@ -110,6 +110,7 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
     if is_function(config.method):
         return PreflightResult(size.steps, (), (), any_metric=True)
+    _check_built(_of_any_seed(config))
     names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
     training = config.training
     if training.patience and training.epochs > 1:
@@ -159,7 +160,24 @@ def why_not_stacked(config: TrialConfig) -> str:
     networks are tried. Raises ContractError (a ValueError), with one line, if they break the contract."""
     if ships(config.method) and not task_of(config.method).own_network(config):
         return ""
-    return _checked(replace(config, training=replace(config.training, seed=0, epochs=min(1, config.training.epochs))))
+    return _checked(_of_any_seed(config))
+
+
+def _of_any_seed(config: TrialConfig) -> TrialConfig:
+    """The config of the first seed and of at most one epoch, for checks that are made once for all of them."""
+    return replace(config, training=replace(config.training, seed=0, epochs=min(1, config.training.epochs)))
+
+
+@functools.lru_cache(maxsize=64)
+def _check_built(config: TrialConfig) -> None:
+    """Raise ValueError if a shipped method of images that is fitted cannot be built, because its encoder lacks what it
+    reads."""
+    method, task = method_of(config.method), task_of(config.method)
+    if ships(config.method) and method.fitted() and issubclass(method, ImageMethod):
+        tried = task.random_batch(config, method, EXAMPLES)
+        assert tried
+        with torch.device("meta"):  # without memory
+            method(config.options, task.networks(config), tried.shapes)
 
 
 # Check whether the user's own method keeps the contract.
@@ -321,6 +339,8 @@ def call_all(model: Method, evaluate: Evaluate, inputs: Tensor, score_noise: Map
         z_BD = evaluate("embed", inputs)["z"]
         if "score" in model.capabilities:
             evaluate("score", inputs, score_noise, *([inputs] if model.scores_pixels else []))
+        if "heat" in model.capabilities:
+            evaluate("heat", inputs)
         if "decode" in model.capabilities:
             evaluate("decode", z_BD)
         if "density" in model.capabilities:
@@ -353,6 +373,10 @@ def _check_images(
         if tuple(scores) != model.scores or any(score.shape != (count,) for score in scores.values()):
             got = ", ".join(f"'{name}' is {shown(score)}" for name, score in scores.items())
             refuse(f"score must return {', '.join(model.scores)}, each of shape [{count}]", got)
+    if "heat" in model.capabilities:
+        heat, shape = evaluate("heat", images_BCHW), [count, *images_BCHW.shape[-2:]]
+        if not isinstance(heat, Tensor) or [*heat.shape] != shape:
+            refuse(f"heat must return maps of shape {shape}", shown(heat))
     if "decode" in model.capabilities:
         decoded = evaluate("decode", vectors["z"])
         if decoded.shape != images_BCHW.shape:
@@ -360,9 +384,9 @@ def _check_images(
     if "density" in model.capabilities:
         _check_density(evaluate("density"), refuse, evaluate("project", images_BCHW).shape[-1])
     if "classify" in model.capabilities:
-        logits, shape = evaluate("classify", images_BCHW), [count, model.classes]
-        if not isinstance(logits, Tensor) or [*logits.shape] != shape:
-            refuse(f"classify must return logits of shape {shape}", shown(logits))
+        logits, classes = evaluate("classify", images_BCHW), [count, model.classes]
+        if not isinstance(logits, Tensor) or [*logits.shape] != classes:
+            refuse(f"classify must return logits of shape {classes}", shown(logits))
 
 
 def _check_density(mixture: Any, refuse: Refuse, size: int) -> None:

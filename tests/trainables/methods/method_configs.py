@@ -84,6 +84,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "jepa": {"projector_width": 16, "projection": 8, "predictor_width": 16},
     "jepa_pairs": {**ADAM, "width": 16},
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},
+    "patchcore": {"bank": 40},
     "rotation_prediction": {**ADAM, "translation": 0.0},
     "simclr": {"projector_width": 16, "projection": 8},
     "simsiam": {"projector_width": 16, "predictor_width": 8},
@@ -208,6 +209,7 @@ def arguments_of(name: str, count: int = B) -> dict[Capability, tuple[Any, ...]]
     arguments: dict[Capability, tuple[Any, ...]] = {
         "embed": (images,),
         "score": (images, draw_noise(model.score_noise(count), "scores", 0), *pixels),
+        "heat": (images,),
         "decode": (torch.randn(count, model.features, generator=source),),
         "density": (),
         "classify": (images,),

@@ -54,8 +54,8 @@ every_method = for_each("name", ALL)
 
 def test_every_method_trains_but_the_pixels_and_the_random_encoder() -> None:
     assert UNTRAINED == ["pixels", "random"]
-    assert FITTED == ["bayesian_regression", "gaussian_process", "gmje_em", "gmje_gng"]
-    assert set(ALL) >= set(METHODS) and len(BY_GRADIENTS) == len(ALL) - 6
+    assert FITTED == ["bayesian_regression", "gaussian_process", "gmje_em", "gmje_gng", "patchcore"]
+    assert set(ALL) >= set(METHODS) and len(BY_GRADIENTS) == len(ALL) - 7
 
 
 @every_method
@@ -129,7 +129,7 @@ def test_the_loss_compares_representations_unless_the_method_projects(name: str,
     assert model.projects(config.options) == (compared.shape != z.shape or not torch.equal(compared, z))
 
 
-CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "classify", "predict")
+CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "heat", "decode", "density", "classify", "predict")
 
 
 @every_method
@@ -179,7 +179,7 @@ def test_methods_that_do_not_train_refuse_epochs(name: str) -> None:
 
 @pytest.mark.parametrize("name", FITTED)
 def test_methods_that_are_fitted_have_no_learning_rate(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^no key 'lr'; "):
+    with pytest.raises(ValueError, match=r"^no key 'lr'[;( ]"):
         config_of(name, lr=0.1)
     assert "lr" not in fusible_keys(name) and "seed" in fusible_keys(name)
 

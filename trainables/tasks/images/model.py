@@ -257,22 +257,24 @@ class ImageModel(nn.Module):
     @property
     def has_heat(self) -> bool:
         """Whether the model says where an image is anomalous (`heat`)."""
-        return "decode" in self.method.capabilities or self._nearest_pixels is not None
+        return bool({"decode", "heat"} & self.method.capabilities) or self._nearest_pixels is not None
 
     @torch.no_grad()
     def heat(self, images: Any) -> Tensor:
-        """How anomalous each pixel is, `[B, H, W]`, at least 0: the squared error of the reconstruction, summed over
-        channels; or for `method=pixels` the squared difference from the nearest training image, of prepared pixels.
-        Raises ValueError if the model has neither."""
-        train_ND = self._nearest_pixels
-        if train_ND is None and "decode" not in self.method.capabilities:
+        """How anomalous each pixel is, `[B, H, W]`, at least 0: what the method itself says (`ImageMethod.heat`); or
+        the squared error of the reconstruction, summed over channels; or for `method=pixels` the squared difference
+        from the nearest training image, of prepared pixels. Raises ValueError if the model has none of these."""
+        if not self.has_heat:
             raise ValueError(
-                f"a heat map needs a method that decodes, or method=pixels with a fitted score, but got "
+                f"a heat map needs a method that decodes, patchcore, or method=pixels with a fitted score, but got "
                 f"{self.config.method}"
             )
+        train_ND = self._nearest_pixels
 
         def compute(pixels_BCHW: Tensor, _: int) -> dict[str, Tensor]:
             own_BCHW = prepare(pixels_BCHW, *self._scaling)
+            if "heat" in self.method.capabilities:
+                return {"heat": self.method.heat(own_BCHW)}
             if train_ND is not None:
                 nearest_B = torch.cdist(own_BCHW.flatten(1), train_ND).argmin(1)
                 differences_BCHW = own_BCHW - train_ND[nearest_B].view_as(own_BCHW)

@@ -323,7 +323,7 @@ def test_the_heat_of_a_reconstruction_adds_up_to_its_score() -> None:
     assert model.has_heat and heat_BHW.shape == (300, 8, 8)
     torch.testing.assert_close(heat_BHW.sum((1, 2)), model.score(images_BCHW, "reconstruction"))
     with pytest.raises(
-        ValueError, match="a heat map needs a method that decodes, or method=pixels with a fitted score, "
+        ValueError, match="a heat map needs a method that decodes, patchcore, or method=pixels with a fitted "
     ):
         image_model("vje").heat(images_BCHW)
 

@@ -91,6 +91,7 @@ def draw_images(title: str, about: Sequence[str], parts: Mapping[str, Sequence[S
     two lines, which stand below the title."""
     heats = [sample.heat for samples in parts.values() for sample in samples if sample.heat is not None]
     hottest = max((float(np.quantile(heat, HOTTEST)) for heat in heats), default=1.0)
+    typical = float(np.median(heats)) if heats else 0.0  # most pixels are normal: what they have is dark
     wide = 2 if heats else 1
     lines = [max(1, -(-len(samples) * wide // ABREAST)) for samples in parts.values()]
     height = TOP + sum(BETWEEN + count * (SIDE + BELOW) for count in lines)
@@ -110,7 +111,9 @@ def draw_images(title: str, about: Sequence[str], parts: Mapping[str, Sequence[S
             _draw_image(figure.add_axes(box), sample)
             if sample.heat is not None:
                 axis = figure.add_axes(((column + 0.94) / ABREAST, *box[1:]))
-                axis.imshow(np.sqrt(sample.heat), cmap="inferno", vmin=0, vmax=math.sqrt(hottest) or 1.0)
+                axis.imshow(
+                    np.sqrt(sample.heat), cmap="inferno", vmin=math.sqrt(typical), vmax=math.sqrt(hottest) or 1.0
+                )
                 axis.set(xticks=[], yticks=[])
                 axis.spines[:].set_visible(False)
         top += BETWEEN + count * (SIDE + BELOW)

@@ -120,12 +120,14 @@ def test_a_damaged_sample_grid_is_named_and_left_out(tmp_path: Path, changes: di
 
 
 def test_heat_is_drawn_beside_its_image_in_shades_that_all_images_share() -> None:
-    image, heats = np.zeros((4, 4, 1), np.uint8), [np.full((4, 4), heat, np.float32) for heat in (1.0, 4.0)]
+    """They are dark up to the median."""
+    image, heats = np.zeros((4, 4, 1), np.uint8), [np.full((4, 4), 1.0, np.float32) for _ in range(2)]
+    heats[1][2:] = 4.0
     parts = {"a": [SheetImage(image, "a", 1.0, True, heat=heat) for heat in heats], "b": []}
     axes = draw_images("a title", [], parts).axes
     assert len(axes) == 4
     for shown, beside, heat in zip(axes[::2], axes[1::2], heats, strict=True):
         (drawn,), at = beside.images, [axis.get_position() for axis in (shown, beside)]
-        assert np.array_equal(np.asarray(drawn.get_array()), np.sqrt(heat)) and drawn.get_clim() == (0, 2)
+        assert np.array_equal(np.asarray(drawn.get_array()), np.sqrt(heat)) and drawn.get_clim() == (1, 2)
         assert at[0].y0 == at[1].y0 and at[0].x0 < at[1].x0 < at[0].x0 + 2 * at[0].width
     assert len(draw_images("a title", [], {"a": [SheetImage(image, "a", 1.0, True)]}).axes) == 1

@@ -4,8 +4,8 @@ import contextlib
 import io
 import math
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,7 @@ from sweeper.definition import Grid, Metric, Sweep, Table, Value
 from sweeper.errors import SpecError
 from sweeper.execution.signals import LAST_LINE, StopSignal
 from sweeper.models import load_model
-from sweeper.option_values import data_dir, named, whole
+from sweeper.option_values import data_dir, named, rate, whole
 from sweeper.planning.plan import Plan
 from sweeper.printing import print, printable
 from sweeper.request import Request
@@ -31,7 +31,7 @@ from sweeper.storage.layout import figure_path, report_path
 from sweeper.storage.load import load_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
-from trainables.metrics.detection import Detection, Share, detections_of
+from trainables.metrics.detection import Detection, Share, detection, detections_of
 from trainables.metrics.meanings import CHOSEN
 from trainables.metrics.roc import alarm_bound, clopper_pearson, mann_whitney
 from trainables.validation import unknown
@@ -61,6 +61,8 @@ STEPS = 240
 BATCH = 32
 MOST_OF_CLASS = 5
 """Images of a class in the sample grid."""
+UNTRAINED: Mapping[str, Value] = {"encoder": "lenet_wide", "patch_layers": "layers.2+layers.6"}
+"""The encoder of `patchcore` without a file of weights, and its layers: of the full and of half the resolution."""
 MASK = 127
 """Grey level of a mask above which a pixel is of a defect."""
 MOST_PIXELS = 4096
@@ -122,13 +124,24 @@ def main(arguments: Sequence[str]) -> int:
     add("--normal", required=True, type=partial(named, "--normal", noun="a class"), metavar="NAME", help="normal class")
     size_help = f"side of the images that methods see (default: chosen by the files, at most {SIZES[-1]})"
     add("--image-size", type=partial(whole, "--image-size", least=16), metavar="N", help=size_help)
+    add(
+        "--weights",
+        default="",
+        metavar="NAME=FILE",
+        help="weights of patchcore's encoder: a network of torchvision and a file with its state dict, as "
+        "wide_resnet50_2=wrn50.pth (default: random ones)",
+    )
+    rates_text = ", ".join(map(str, RATES))
+    rate_help = f"say what is flagged at this false-alarm rate (default: the first two of {rates_text} that can be had)"
+    add("--alarm-rate", type=partial(rate, "--alarm-rate"), metavar="RATE", help=rate_help)
     add_options(parser, "store")
     options = parser.parse_args(arguments)
     stopping = StopSignal()
     with stopping.on_signals():
         found = image_folder(data_dir("FOLDER", options.folder), options.normal)
         size = options.image_size or found.size()
-        request, masks = request_for(found, size, options.store), read_masks(found, size)
+        request, masks = request_for(found, size, options.store, options.weights), read_masks(found, size)
+        request = replace(request, alarm_rate=options.alarm_rate)
         run = SweepRun.planned(request, backends=_in_this_process, conclude=partial(conclude, found, masks))
         for line in _of_files(found, size):
             print(printable(line))
@@ -160,9 +173,10 @@ def _is_grey(image: Image.Image) -> bool:
     return bool((pixels.max(-1) - pixels.min(-1)).max() <= GREY)
 
 
-def request_for(found: ImageFolder, size: int, store: str) -> Request:
+def request_for(found: ImageFolder, size: int, store: str, weights: str = "") -> Request:
     """The request that trains the methods on the user's images, in order of what a reader may expect of them: pixels
-    first, the networks after them. Each has one score, its first, for normal images alone choose none."""
+    first, the networks after them. Each has one score, its first, for normal images alone choose none. `weights`: see
+    `--weights`."""
     channels = 1 if found.grey else 3
     held_out = math.floor(found.validation * found.images)
     batch = max(2, min(BATCH, (found.images - held_out) // 2))
@@ -174,19 +188,20 @@ def request_for(found: ImageFolder, size: int, store: str) -> Request:
         "image_channels": channels,
         "validation": found.validation,
         "alarm_rates": "+".join(f"{rate:g}" for rate in rates),
-        "batch_size": batch,
         "sheets": True,
         **{"crop_scale": 1.0, "flip": 0.0, "jitter": 0.0, "greyscale": 0.0, "rotation": 0.0},
-        **{"optimiser": "adam", "lr": 1e-3, "weight_decay": 0.0},
     }
+    by_gradients: dict[str, Value] = {"batch_size": batch, "optimiser": "adam", "lr": 1e-3, "weight_decay": 0.0}
     lenet: dict[str, Value] = {"encoder": "lenet", "decoder": "lenet", "features": 32, "epochs": epochs}
-    lenet |= {"report_every": epochs, "one_class_scores": "knn1"}
-    untrained: dict[str, Value] = {"epochs": 0}
+    lenet |= {**by_gradients, "report_every": epochs, "one_class_scores": "knn1"}
+    untrained: dict[str, Value] = {**by_gradients, "epochs": 0}
     scores = ("knn1", "gaussian") if channels * size**2 <= MOST_PIXELS else ("knn1",)
     random: dict[str, Value] = {"encoder": "convnet", "width": 16, "features": 64, "one_class_scores": "gaussian"}
+    patches = _pretrained(weights) if weights else UNTRAINED
     of_methods: list[dict[str, Value]] = [
         *({**untrained, "method": "pixels", "one_class_scores": score} for score in scores),
         {**untrained, "method": "random", **random},
+        {"method": "patchcore", "epochs": 1, **patches, "one_class_scores": "knn1"},
         {**lenet, "method": "autoencoder"},
         {**lenet, "method": "deep_svdd", "pretrain_epochs": epochs // 2},
     ]
@@ -197,7 +212,15 @@ def request_for(found: ImageFolder, size: int, store: str) -> Request:
         name=NAME,
     )
     wanted: Value = found.listing.classes.index(found.normal)
-    return Request(NAME, sweep, store=store, data=found.path, fixed={"normal_class": wanted}, alarm_rate=rates[0])
+    return Request(NAME, sweep, store=store, data=found.path, fixed={"normal_class": wanted})
+
+
+def _pretrained(weights: str) -> dict[str, Value]:
+    """The keys of an encoder whose network and file of weights `NAME=FILE` names. Raises SpecError."""
+    name, equals, file = weights.partition("=")
+    if not (name and equals and file):
+        raise SpecError(f"--weights must be a network of torchvision and its file, resnet18=FILE, but got '{weights}'")
+    return {"encoder": f"torchvision:{name}", "weights": file, "normalise": False}
 
 
 @contextlib.contextmanager
@@ -225,7 +248,7 @@ def conclude(found: ImageFolder, masks: Masks, plan: Plan, store: Store, columns
     """Write figures and page as any run does, and print ten lines in place of what it prints. Returns the exit
     status."""
     with contextlib.redirect_stdout(io.StringIO()):
-        status = finish(plan, store, columns, request)
+        status = finish(plan, store, columns, replace(request, alarm_rate=request.alarm_rate or found.rates[0]))
     for line in lines(found, masks, plan, store, columns, request):
         print(printable(line))
     return status
@@ -257,12 +280,14 @@ def lines(
     others = f"{choice.not_told_apart} of the others are not told" if choice.not_told_apart else "all others are told"
     alike = f"; {others} apart from it" if interval else ""
     yield f"best of {choice.compared} methods: {choice.at.get('method', '')} by its score {name}, {area}{alike}"
-    known = [each for each in detections_of(row) if each.normal and each.anomalous]
+    scored = _tested(found, model, name)
+    asked = request.alarm_rate
+    reported = _detections_at(asked, model, scored, found) if asked else detections_of(row)
+    known = [each for each in reported if each.normal and each.anomalous]
     for each in known:
         yield _detected(each, found.listing.classes, found.normal)
     if known:
         yield from _surer(known[0], found, held_out, choice.chosen_on)
-    scored = _tested(found, model, name)
     threshold = model.threshold_at(known[0].rate) if known else math.inf
     model.alarm_rate = known[0].rate if known else None
     picture = draw_grid(model, name, _hardest(scored, found, threshold), threshold, f"{found.path}: test images")
@@ -272,8 +297,8 @@ def lines(
     yield f"model: {file}"
     yield f"sample grid: {store.files.display_uri_of(_grid_path(plan))}"
     yield f"page: {store.files.display_uri_of(report_path(plan.name))}"
-    rate = known[0].rate if known else found.rates[0]
-    words = [file, "NEW_IMAGES", "--alarm-rate", f"{rate:g}", "--csv", "scores.csv", "--flag-to", "flagged"]
+    next_rate = known[0].rate if known else found.rates[0]
+    words = [file, "NEW_IMAGES", "--alarm-rate", f"{next_rate:g}", "--csv", "scores.csv", "--flag-to", "flagged"]
     yield f"next: sweeper score {shlex.join(words)}"
 
 
@@ -284,6 +309,16 @@ def _tested(found: ImageFolder, model: Any, name: str) -> list[ScoredFile]:
     values = model.score(images, name).tolist()
     scored = [ScoredFile(path, value, image) for path, value, image in zip(paths, values, images, strict=True)]
     return sorted(scored, key=lambda each: (-each.score, each.path))
+
+
+def _detections_at(alarm_rate: float, model: Any, scored: Sequence[ScoredFile], found: ImageFolder) -> list[Detection]:
+    """What the model flags of the test images at any rate: its file has the scores of the held-out images, by which
+    the threshold is set."""
+    classes = found.listing.classes
+    label_N = np.array([classes.index(Path(each.path).parent.name) for each in scored])
+    score_N, held_out_M = np.array([each.score for each in scored]), model.held_out[model.chosen_score].double().numpy()
+    outlier_N = label_N != classes.index(found.normal)
+    return detections_of(detection([alarm_rate], score_N, held_out_M, label_N, outlier_N, len(classes)))
 
 
 def _hardest(scored: Sequence[ScoredFile], found: ImageFolder, threshold: float) -> dict[str, list[ScoredFile]]:

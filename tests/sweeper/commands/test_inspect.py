@@ -56,7 +56,7 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
         f"{screws}: 22 images of good to learn from and 22 for thresholds; tested on 10 others and 20 of 4 kinds "
         "of defect"
     )
-    assert re.match(r"best of 5 methods: [a-z_]+ by its score [a-z0-9_]+, AUROC 0\.\d{3}|1\.000", lines[1])
+    assert re.match(r"best of 6 methods: [a-z_]+ by its score [a-z0-9_]+, AUROC 0\.\d{3}|1\.000", lines[1])
     for line, rate in zip(
         lines[2:4], ("5 % false alarms (at most 15 %)", "10 % false alarms (at most 23 %)"), strict=True
     ):
@@ -80,6 +80,16 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
     assert "flagged: " in capsys.readouterr().out
     assert inspect.main(words) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if not line.startswith("images")][1:] == first
+    for rate, found in (("0.1", lines[3]), ("0.3", None)):  # of any rate, without another training
+        assert inspect.main([*words, "--alarm-rate", rate]) == 0
+        out = capsys.readouterr().out
+        (own,) = [line for line in out.splitlines() if line.startswith("found at ")]
+        assert own == found if found else own.startswith("found at 30 % false alarms (at most ")
+        assert f"--alarm-rate {rate} --csv" in out and "to run" not in out
+    assert inspect.main([*words, "--alarm-rate", "0.01"]) == 2
+    assert capsys.readouterr().err == (
+        "error: a false-alarm rate of 0.01 needs at least 99 held-out normal images, but there are 22\n"
+    )
 
 
 @for_each(

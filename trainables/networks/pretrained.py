@@ -64,7 +64,7 @@ class PretrainedEncoder(nn.Module):
 
         known = name.removeprefix(PREFIX)
         sized = {"image_size": side} if known.startswith(TRANSFORMER) else {}
-        network: Any = torchvision.models.get_model(known, weights=None, **sized)
+        network: Any = torchvision.models.get_model(known, weights=None, num_classes=1, **sized)  # the head is dropped
         self.head = [part for part, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
         """Name of the last layer, which the encoder lacks but a file may contain."""
         self.features = network.get_submodule(self.head).in_features

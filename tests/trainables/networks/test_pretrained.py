@@ -29,6 +29,7 @@ from trainables.networks.pretrained import PretrainedEncoder
 from trainables.sections import TrialConfig, Value
 from trainables.tasks.images.model import ImageModel
 from trainables.training.cohort import TrainingCohort
+from trainables.training.model_file import pack_model, unpack_model
 from trainables.training.train import retrain, train
 
 SIDE = 32
@@ -67,6 +68,15 @@ def features_of(theirs: nn.Module, images_N188: Tensor) -> Tensor:
     enlarged = tv.resize(images_N188, [SIDE, SIDE], antialias=False).repeat(1, 3, 1, 1)
     features_ND: Tensor = body.eval()(tv.normalize(enlarged, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
     return features_ND
+
+
+@pytest.mark.slow
+def test_a_frozen_network_whose_head_is_a_large_part_of_it_is_read_from_its_file(tmp_path: Path) -> None:
+    """Files that declare far more weights than they have are refused, and the head was counted."""
+    torch.save(get_model("mobilenet_v2", weights=None).state_dict(), tmp_path / "weights.pth")
+    own = config_of(tmp_path / "weights.pth", encoder="torchvision:mobilenet_v2", frozen=True)
+    model = unpack_model(pack_model(retrain(own, HERE), {})).build()
+    assert isinstance(model, ImageModel) and model.embed(torch.rand(2, 1, 8, 8))["z"].shape == (2, 1280)
 
 
 @pytest.mark.slow

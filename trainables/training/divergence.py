@@ -21,7 +21,9 @@ from trainables.contract import Batch, Method
 
 MEASURED_EVERY = 32
 """Steps, counted over all epochs, from one measurement of the gradients' norms to the next. One takes up to 3 % of a
-small step on a core, so all of them take less than 0.1 % of a training."""
+small step on a core, so all of them take less than 0.1 % of a training. Compiled steps do not measure them: a library
+would return the norms of every step, which made a step of 16 small members of VJE 10 % slower (7.53 and 8.35 ms on a
+thread, medians of 200 interleaved measurements; the middle half of their ratios is from 1.06 to 1.16)."""
 LOOKED_EVERY = 256
 """Steps after which the losses are looked at."""
 STEP, PARTS = "first step not finite", "parts not finite"

@@ -80,8 +80,8 @@ def test_no_key_is_in_two_sections(method: str) -> None:
 
 @for_each("method", IMAGE_METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
-    of_all = {"lr", "weight_decay", "clip_grad_norm", "lr_gamma", "seed", "patience"}
-    of_all |= {"normal_class", "normal_images", "contamination"}
+    of_all = {"seed", "patience", "normal_class", "normal_images", "contamination"}
+    of_all |= set() if METHODS[method].fitted() else {"lr", "weight_decay", "clip_grad_norm", "lr_gamma"}
     assert of_all | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
 
 
@@ -220,7 +220,7 @@ def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
         assert str(error.value) == f"{method} does not train, so epochs must be 0, but got epochs=5"
 
 
-@for_each("method", IMAGE_METHODS)
+@for_each("method", [name for name, method in IMAGE_METHODS.items() if not method.fitted()])
 def test_only_a_loss_of_single_images_is_split_over_workers(method: str) -> None:
     epochs: dict[str, Value] = {} if METHODS[method].trains() else {"epochs": 0}
     assert resolve({"method": method, "workers": 1, **epochs}).training.processes == 1

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tests.trainables.methods.method_configs import OVERRIDES
 from tests.trainables.small import HERE, image_trial, metrics_of
+from trainables.catalog import METHODS
 from trainables.contract import ImageMethod
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Attribute, Dataset
@@ -64,8 +65,9 @@ def tiny(name: str) -> Dataset:
 
 def trial(method: str, **changes: Value) -> ImageTrial:
     """An untrained trial with small networks."""
-    small: Mapping[str, Value] = {"width": 6, "features": 6, "decoder_hidden": "8", "batch_size": 8, "epochs": 0}
-    return image_trial({"method": method, **OVERRIDES.get(method, {}), **small, **changes})
+    small: Mapping[str, Value] = {"width": 6, "features": 6, "decoder_hidden": "8", "epochs": 0}
+    own: Mapping[str, Value] = {"encoder": "convnet"} if METHODS[method].fitted() else {"batch_size": 8}
+    return image_trial({"method": method, **OVERRIDES.get(method, {}), **small, **own, **changes})
 
 
 def evaluated(*configs: ImageTrial, width: int | None = None, last: bool = True) -> dict[str, Floats]:

@@ -109,6 +109,16 @@ class ImageFolder:
             )
         return tuple(possible[:2])
 
+    def checked(self, alarm_rate: float) -> float:
+        """The rate. Raises SpecError if too few images are held out for it."""
+        held_out, needed = math.floor(self.validation * self.images), math.ceil(1 / alarm_rate) - 1
+        if needed > held_out:
+            raise SpecError(
+                f"--alarm-rate {alarm_rate:g} needs {needed} held-out images of {self.normal}, but inspect holds out "
+                f"{held_out} of {self.images}; choose {1 / (held_out + 1):.2g} or more, or add images"
+            )
+        return alarm_rate
+
     def size(self) -> int:
         """Side of the images that methods see: the smallest of `SIZES` in which a detail keeps its pixels, if any."""
         wanted = LEAST_DETAIL / DETAIL * self.side
@@ -141,7 +151,8 @@ def main(arguments: Sequence[str]) -> int:
         found = image_folder(data_dir("FOLDER", options.folder), options.normal)
         size = options.image_size or found.size()
         request, masks = request_for(found, size, options.store, options.weights), read_masks(found, size)
-        request = replace(request, alarm_rate=options.alarm_rate)
+        if options.alarm_rate:
+            request = replace(request, alarm_rate=found.checked(options.alarm_rate))
         run = SweepRun.planned(request, backends=_in_this_process, conclude=partial(conclude, found, masks))
         for line in _of_files(found, size):
             print(printable(line))

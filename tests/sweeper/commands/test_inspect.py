@@ -86,9 +86,12 @@ def test_a_folder_becomes_ten_lines_a_model_and_the_next_command(
         (own,) = [line for line in out.splitlines() if line.startswith("found at ")]
         assert own == found if found else own.startswith("found at 30 % false alarms (at most ")
         assert f"--alarm-rate {rate} --csv" in out and "to run" not in out
+    assert score.main([places["model"], str(screws / "test"), "--alarm-rate", "0.3"]) == 0
+    assert "at a false-alarm rate of 0.3, from 22 held-out normal images" in capsys.readouterr().out
     assert inspect.main([*words, "--alarm-rate", "0.01"]) == 2
     assert capsys.readouterr().err == (
-        "error: a false-alarm rate of 0.01 needs at least 99 held-out normal images, but there are 22\n"
+        "error: --alarm-rate 0.01 needs 99 held-out images of good, but inspect holds out 22 of 44; choose 0.043 or "
+        "more, or add images\n"
     )
 
 

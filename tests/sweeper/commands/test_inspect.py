@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.metrics import roc_auc_score
+from torchvision.models import get_model
 
 import sweeper
 from sweeper.commands import inspect, score
 from tests.cases import for_each
 from tests.image_files import write_own_images
 from tests.screws import DEFECTS, write_screws
+from trainables.config import resolve
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,36 @@ def test_a_folder_that_cannot_be_used_is_refused_in_one_line(
     out, err = capsys.readouterr()
     assert err.startswith(f"error: {law.format(own=own)}") and err.count("\n") == 1 and not out
     assert not (tmp_path / "store").exists()
+
+
+@for_each(
+    ("weights", "law"),
+    [
+        ("resnet18", "--weights must be a network of torchvision and its file, resnet18=FILE, but got 'resnet18'"),
+        (
+            f"resnet19={__file__}",
+            "no encoder 'torchvision:resnet19' (did you mean 'torchvision:resnet18'?) ",
+        ),
+        ("resnet18=absent.pth", "weights must be a readable file, but absent.pth is not: No such file or directory"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_refused_in_one_line(
+    screws: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], weights: str, law: str
+) -> None:
+    words = [str(screws), "--normal", "good", "--store", str(tmp_path / "store"), "--weights", weights]
+    assert inspect.main(words) == 2
+    out, err = capsys.readouterr()
+    assert f"error: {law}" in err and err.count("error:") == 1 and not out
+
+
+@pytest.mark.slow
+def test_weights_of_a_file_are_those_of_patchcore(screws: Path, tmp_path: Path) -> None:
+    torch.save(get_model("mobilenet_v2", weights=None).state_dict(), tmp_path / "w.pth")
+    found = inspect.image_folder(str(screws), "good")
+    request = inspect.request_for(found, 32, "results", f"mobilenet_v2={tmp_path / 'w.pth'}")
+    (grid,) = [grid for grid in request.sweep.presets["methods"] if grid.fixed["method"] == "patchcore"]
+    config = resolve({**grid.fixed, "normal_class": 1})
+    assert config.networks.build((1, 32, 32)).name == "torchvision:mobilenet_v2" and not config.pixel_views.normalise
 
 
 def test_the_size_is_chosen_by_the_files_and_grey_ones_are_read_as_grey(screws: Path, tmp_path: Path) -> None:

@@ -28,9 +28,11 @@ def greedy_coreset(x_ND: Tensor, count: int, first: Tensor) -> Tensor:
 def nearest_distances(x_ND: Tensor, bank_MD: Tensor) -> tuple[Tensor, Tensor]:
     """The distance of each vector from its nearest entry of the bank, and the index of that entry, `[N]` each. The
     distances are computed from differences: of a small one, a matrix product would lose the digits."""
-    parts = x_ND.split(max(1, CHUNK // len(bank_MD)))
-    index_N = torch.cat([torch.cdist(part_ND, bank_MD).argmin(1) for part_ND in parts])
-    return torch.linalg.vector_norm(x_ND - bank_MD[index_N], dim=1), index_N
+    distances, indices = list[Tensor](), list[Tensor]()
+    for part_ND in x_ND.split(max(1, CHUNK // len(bank_MD))):
+        indices.append(torch.cdist(part_ND, bank_MD).argmin(1))
+        distances.append(torch.linalg.vector_norm(part_ND - bank_MD[indices[-1]], dim=1))
+    return torch.cat(distances), torch.cat(indices)
 
 
 def neighbourhood_weight(x_BD: Tensor, nearest_B: Tensor, bank_MD: Tensor, neighbours: int) -> Tensor:

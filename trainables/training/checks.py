@@ -110,7 +110,8 @@ def stacking_notes(configs: Sequence[TrialConfig], results: Sequence[PreflightRe
 def _result(config: TrialConfig, size: TrialSize) -> PreflightResult:
     if is_function(config.method):
         return PreflightResult(size.steps, (), (), any_metric=True)
-    _check_built(_of_any_seed(config))
+    if ships(config.method) and method_of(config.method).fitted():
+        _check_built(_of_any_seed(config))
     names, names_before = (metric_names(config, size.classes, last) for last in (True, False))
     training = config.training
     if training.patience and training.epochs > 1:
@@ -170,10 +171,9 @@ def _of_any_seed(config: TrialConfig) -> TrialConfig:
 
 @functools.lru_cache(maxsize=64)
 def _check_built(config: TrialConfig) -> None:
-    """Raise ValueError if a shipped method of images that is fitted cannot be built, because its encoder lacks what it
-    reads."""
+    """Raise ValueError if a fitted method of images cannot be built, because its encoder lacks what it reads."""
     method, task = method_of(config.method), task_of(config.method)
-    if ships(config.method) and method.fitted() and issubclass(method, ImageMethod):
+    if issubclass(method, ImageMethod):
         tried = task.random_batch(config, method, EXAMPLES)
         assert tried
         with torch.device("meta"):  # without memory

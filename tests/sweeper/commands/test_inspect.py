@@ -170,9 +170,9 @@ def test_weights_that_cannot_be_used_are_refused_in_one_line(
 def test_weights_of_a_file_are_those_of_patchcore(screws: Path, tmp_path: Path) -> None:
     torch.save(get_model("mobilenet_v2", weights=None).state_dict(), tmp_path / "w.pth")
     found = inspect.image_folder(str(screws), "good")
-    request = inspect.request_for(found, 32, "results", f"mobilenet_v2={tmp_path / 'w.pth'}")
-    (grid,) = [grid for grid in request.sweep.presets["methods"] if grid.fixed["method"] == "patchcore"]
-    config = resolve({**grid.fixed, "normal_class": 1})
+    sweep: Any = inspect.request_for(found, 32, "results", f"mobilenet_v2={tmp_path / 'w.pth'}").sweep
+    (grid,) = [grid for grid in sweep.presets["methods"] if grid.fixed["method"] == "patchcore"]
+    config: Any = resolve({**grid.fixed, "normal_class": 1})
     assert config.networks.build((1, 32, 32)).name == "torchvision:mobilenet_v2" and not config.pixel_views.normalise
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates, uniform_filter
 from sklearn.neighbors import NearestNeighbors
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.cases import for_each
 from tests.trainables.methods.method_configs import images_of_tests
@@ -130,10 +130,11 @@ RESNET = ("layer2", "layer3")
 )
 def test_the_layers_of_middle_resolutions_are_chosen(name: str, layers: tuple[str, ...]) -> None:
     """PatchCore's own for ResNets."""
-    if name.startswith("torchvision:"):
-        encoder = PretrainedEncoder(name, 64, frozen=True)
-    else:
-        encoder = build_encoder(name, (3, 32, 32), width=4, features=8, small_stem=True)
+    encoder: nn.Module = (
+        PretrainedEncoder(name, 64, frozen=True)
+        if name.startswith("torchvision:")
+        else build_encoder(name, (3, 32, 32), width=4, features=8, small_stem=True)
+    )
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
     assert tuple(mid_level(map_shapes(encoder.train(), (3, 32, 32)))) == layers and encoder.training
     assert all(torch.equal(before[key], value) for key, value in encoder.state_dict().items())

@@ -99,7 +99,7 @@ J_ABLATION = (
     Claim("SIM-32", "ten views gain over a point on two if the batch grows with them", "A.8", Side("probe_mlp", {"views": 10}), ">", Side("probe_mlp", {"views": 2}), 0.01, ("digits_images",)),
 )  # fmt: skip
 
-OF_THE_FIGURE = (*PAPER, "cifar10")
+OF_THE_FIGURE = (*PAPER, "colours")
 """Presets with k-NN and mixtures, which Fig. 6 shows."""
 
 

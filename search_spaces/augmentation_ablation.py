@@ -2,7 +2,7 @@
 
 The paper does not state its strengths. Here each of four levels has smaller crops and, on CIFAR-10, stronger colour
 changes. The minimum crop area, `crop_scale`, identifies the level. The paper's figure shows k-NN and mixtures on MNIST
-and Fashion-MNIST, whose images have no colours, so the preset `cifar10` is beside it.
+and Fashion-MNIST, whose images have no colours, so the preset `colours` is beside it.
 """
 
 from search_spaces import _assumptions as assumed
@@ -25,7 +25,7 @@ PAPER = method_grids(
     TRAINED, OWN, [{**protocol, "crop_scale": level["crop_scale"]} for protocol in GREY for level in LEVELS]
 )
 (COLOUR,) = protocols.paper_protocols(protocols.CONTENT, ("cifar10",))
-CIFAR10 = method_grids(TRAINED, OWN, [{**COLOUR, **level} for level in LEVELS])
+COLOURS = method_grids(TRAINED, OWN, [{**COLOUR, **level} for level in LEVELS])
 DIGITS = method_grids(
     TRAINED,
     OWN_DIGITS,
@@ -44,7 +44,7 @@ MODELS = protocols.models(TRAINED, ("mnist", "fashion_mnist"))
 
 SWEEP = Sweep(
     about="class accuracy of SimVAE, VAEs and discriminative methods over the strength of the augmentation",
-    presets={"paper": PAPER, "digits": DIGITS, "cifar10": CIFAR10},
+    presets={"paper": PAPER, "digits": DIGITS, "colours": COLOURS},
     paper=assumed.SIMVAE,
     assumptions={
         "paper": (
@@ -59,10 +59,10 @@ SWEEP = Sweep(
     },
     figures=(
         *(
-            Heatmap(metric, "method", "crop_scale", presets=("digits", "cifar10"), place="Fig. 6")
+            Heatmap(metric, "method", "crop_scale", presets=("digits", "colours"), place="Fig. 6")
             for metric in (PROBE_MLP, KNN)
         ),
-        Heatmap(GMM, "method", "crop_scale", presets=("cifar10",), place="Fig. 6"),
+        Heatmap(GMM, "method", "crop_scale", presets=("colours",), place="Fig. 6"),
         *(
             Heatmap(metric, "model", "crop_scale", presets=("paper",), selections=MODELS, place="Fig. 6")
             for metric in (KNN, GMM, PROBE_MLP)

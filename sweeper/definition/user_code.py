@@ -24,7 +24,7 @@ CODE_KEYS = ("method", *KINDS)
 LIBRARIES = (
     *("PIL", "filelock", "matplotlib", "mlflow", "msgspec", "numpy", "optuna", "pandas", "psutil", "pyarrow", "ray"),
     *("requests", "rich", "safetensors", "scipy", "sklearn", "tabulate", "tenacity", "tensorboardX", "threadpoolctl"),
-    *("torch", "torchmetrics", "torchvision", "vl_convert", "wandb"),
+    *("torch", "torchmetrics", "torchvision", "vl_convert", "wandb", "yaml"),
 )
 """Installed packages that this project imports."""
 

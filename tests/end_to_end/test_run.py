@@ -100,7 +100,7 @@ def test_the_same_command_again_trains_nothing(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mtimes = {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")}
-    trial = rows(finished)["trial_id"].iloc[0]
+    trial = rows(finished).index[0]
     orphan = checkpoint_path("anomaly_grid", "c")  # as a second driver leaves it
     Files(finished).write(orphan, labelled([trial], b"weights"))
     monkeypatch.setattr(sweep_run, "connected", lambda *_, **__: pytest.fail("Ray was started"))

@@ -20,7 +20,7 @@ COUNTS = {
     ("anomaly_grid", "paper_gaussian"): 10,
     ("augmentation_ablation", "paper"): 168,
     ("augmentation_ablation", "digits"): 84,
-    ("augmentation_ablation", "cifar10"): 84,
+    ("augmentation_ablation", "colours"): 84,
     ("collapse_ablation", "paper"): 51,
     ("collapse_ablation", "digits"): 51,
     ("contamination", "digits"): 480,

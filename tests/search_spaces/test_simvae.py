@@ -200,13 +200,13 @@ def test_the_levels_of_augmentation_become_stronger_in_every_respect() -> None:
                 config.views.saturation,
                 config.views.hue,
             )
-            for config in configs_of("augmentation_ablation", "cifar10")
+            for config in configs_of("augmentation_ablation", "colours")
         }
     )
     assert len(levels) == 4
     for strong, weak in itertools.pairwise(levels):
         assert strong[0] < weak[0] and all(more > less for more, less in zip(strong[1:], weak[1:], strict=True))
-    assert all(config.views.jitter == 0.8 for config in configs_of("augmentation_ablation", "cifar10"))
+    assert all(config.views.jitter == 0.8 for config in configs_of("augmentation_ablation", "colours"))
 
 
 def test_the_attributes_of_faces_are_those_of_the_data_set() -> None:

@@ -388,16 +388,11 @@ def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pyte
     assert "anomaly_grid" in refusal(*arguments, str(Path(__file__).parent))
 
 
-def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    empty: dict[str, object] = {"list": [], "list_files": [], "list_versions": {}}
-    for method, nothing in empty.items():
-        monkeypatch.setattr(Files, method, lambda *_, nothing=nothing: nothing)
-    monkeypatch.setattr(Files, "read", lambda *_: None)
-    (note,) = submit.check_request(
-        run_arguments.parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"])
-    )
-    assert "s3://bucket1/r?region=us-east-1 can be read by all who see the cluster's jobs" in note
-    assert "SECRET" not in note and "KEY" not in note
+def test_credentials_in_a_store_are_refused_and_not_repeated() -> None:
+    request = run_arguments.parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"])
+    with pytest.raises(SpecError, match=r"no key or password.* but got --store s3://bucket1/r\?region=us-east-1") as caught:
+        submit.check_request(request)
+    assert "SECRET" not in str(caught.value) and "KEY" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("option", "command"), [("--list", "list"), ("--describe=vje", "describe vje")])

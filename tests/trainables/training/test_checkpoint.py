@@ -320,7 +320,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         (
             ("standing", "reports", 0, "members", 0, "status"),
             lambda _: "fine",
-            "status: must be one of the known values, but is 'fine'",
+            "status: must be one of 'diverged', 'failed', 'finished', 'pruned', 'running', but is 'fine'",
         ),
         (("standing", "ended"), lambda _: (1, 2, 3), "ended[0]: must be object | null, but is int"),
         (("state",), lambda _: None, "its state must contain 1 stacks"),

@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "best": Subcommand("say which setting is best and where its model is; train it again with fresh seeds"),
     "table": Subcommand("print the tables of a request as Markdown, HTML, LaTeX or CSV"),
-    "figure": Subcommand("draw the heatmaps and trajectories of a request as PDF, SVG or PNG"),
+    "figure": Subcommand("draw the heatmaps, trajectories and searches of a request as PDF, SVG or PNG"),
     "compare": Subcommand("compare two requests, presets or stores trial by trial"),
     "claims": Subcommand("judge the claims of the papers by the rows of a store"),
     "report": Subcommand("write what a paper reports beside what a store says, as HTML or Markdown"),

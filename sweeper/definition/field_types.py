@@ -37,20 +37,19 @@ def check_types(definition: Any, apart: Collection[str] = ()) -> None:
             object.__setattr__(definition, name, value)
         if not _is_a(value, hint):
             single = get_origin(hint) is tuple and _is_a(value, get_args(hint)[0])
-            raise SpecError(
-                f"`{name}` of a {type(definition).__name__} must be {_words(hint)}, but got "
-                f"{_words(type(value))}: {value!r:.60}{'; put it into a tuple: (..., )' if single else ''}"
-            )
+            raise _refusal(definition, name, _words(hint), "; put it into a tuple: (..., )" if single else "")
 
 
 def check_mapping(definition: Any, *names: str) -> None:
     """Raise SpecError for a field that is no mapping."""
     for name in names:
-        if not isinstance(value := getattr(definition, name), Mapping):
-            raise SpecError(
-                f"`{name}` of a {type(definition).__name__} must be a mapping, but got "
-                f"{_words(type(value))}: {value!r:.60}"
-            )
+        if not isinstance(getattr(definition, name), Mapping):
+            raise _refusal(definition, name, "a mapping")
+
+
+def _refusal(definition: Any, name: str, wanted: str, remedy: str = "") -> SpecError:
+    kind, value = type(definition).__name__, getattr(definition, name)
+    return SpecError(f"`{kind}.{name}` must be {wanted}, but got {_words(type(value))}: {value!r:.60}{remedy}")
 
 
 @cache
@@ -61,8 +60,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _is_a(value: object, hint: Any) -> bool:
-    """Whether the value is of the type. A whole number is a number; true and false are none. Choices of a Literal are
-    checked where they are used, which names them, and so is what a mapping in a mapping has."""
+    """Whether the value is of the type. A whole number is a number; true and false are none. Two things are not
+    checked here but where they are used: which choice of a Literal it is, and what a mapping in a mapping has."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any or origin is Literal:
         return True

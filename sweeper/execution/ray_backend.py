@@ -196,7 +196,9 @@ class RayBackend(Backend):
         if not count or any(actor.heard or not self._group for actor in begun):
             return self._nodes.goes_on()
         each = self._group or " or ".join(resources_text(dict(demand.resources)) for demand in waiting)
-        self._nodes.waits(f"{each} for {f'each of {count} cohorts' if count > 1 else 'a cohort'}")
+        self._nodes.waits(
+            f"{f'{count} cohorts' if count > 1 else 'a cohort'} to start, on {each}{' each' * (count > 1)}"
+        )
 
     def _request(self, demand: _Demand) -> _Actor:
         amounts = dict(demand.resources)

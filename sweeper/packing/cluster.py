@@ -432,17 +432,19 @@ def _places(kind: DeviceKind) -> list[DeviceKind]:
     return [kind.of_nodes([node]) for node in kind.node_ids] or [kind]
 
 
-def read_devices(files: Files, address: str | None, kind: str | None = None) -> list[DeviceInfo] | None:
-    """Return the devices that were last seen at a cluster's address, of a `kind` that was asked for (`--devices`); None
-    if there are none, or the file is damaged."""
-    return read_record(files, _path(address, kind), list[DeviceInfo], lambda devices: devices or None)
+def read_devices(files: Files, address: str | None, choice: DeviceChoice | None = None) -> list[DeviceInfo] | None:
+    """Return the devices that were last seen at a cluster's address under this choice of `--devices`; None if there are
+    none, or the file is damaged."""
+    return read_record(files, _path(address, choice), list[DeviceInfo], lambda devices: devices or None)
 
 
-def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInfo], kind: str | None = None) -> None:
-    """Keep the devices that were seen at a cluster's address, of a `kind` that was asked for."""
-    files.write(_path(address, kind), json.dumps([asdict(device) for device in devices], indent=1).encode())
+def write_devices(
+    files: Files, address: str | None, devices: Sequence[DeviceInfo], choice: DeviceChoice | None = None
+) -> None:
+    """Keep the devices that were seen at a cluster's address under this choice of `--devices`."""
+    files.write(_path(address, choice), json.dumps([asdict(device) for device in devices], indent=1).encode())
 
 
-def _path(address: str | None, kind: str | None) -> str:
+def _path(address: str | None, choice: DeviceChoice | None) -> str:
     place = socket.gethostname() if is_local(address) else address
-    return devices_path(content_hash([place, kind] if kind else place))
+    return devices_path(content_hash([place, choice] if choice else place))

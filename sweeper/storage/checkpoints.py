@@ -26,7 +26,7 @@ def labelled(trials: Sequence[str], content: bytes) -> bytes:
 
 
 def without_label(data: bytes) -> bytes:
-    """Return the content of a cohort's file. One of version 0.2.0 or earlier has no label."""
+    """Return the content of a cohort's file. One that an earlier version wrote has no label."""
     return data.partition(b"\n")[2] if data.startswith(LABEL) else data
 
 

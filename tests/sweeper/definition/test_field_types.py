@@ -81,17 +81,17 @@ def test_a_field_refuses_a_value_of_another_type(name: str, field: str) -> None:
         (
             "Table",
             {"rows": "lr"},
-            "`rows` of a Table must be a tuple of text, but got a text: 'lr'; put it into a tuple: (..., )",
+            "`Table.rows` must be a tuple of text, but got a text: 'lr'; put it into a tuple: (..., )",
         ),
         (
             "Heatmap",
             {"metric": "score"},
-            "`metric` of a Heatmap must be a Metric, but got a text: 'score'",
+            "`Heatmap.metric` must be a Metric, but got a text: 'score'",
         ),
         (
             "Sweep",
             {"figures": Halving(3)},
-            "`figures` of a Sweep must be a tuple of Figure, but got a Halving: Halving(first=3, factor=3, brackets=1)",
+            "`Sweep.figures` must be a tuple of Figure, but got a Halving: Halving(first=3, factor=3, brackets=1)",
         ),
         (
             "Search",
@@ -102,7 +102,7 @@ def test_a_field_refuses_a_value_of_another_type(name: str, field: str) -> None:
         (
             "Search",
             {"trials": True},
-            "`trials` of a Search must be a whole number, but got true or false: True",
+            "`Search.trials` must be a whole number, but got true or false: True",
         ),
     ],
 )

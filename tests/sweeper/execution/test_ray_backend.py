@@ -283,7 +283,7 @@ def test_while_nothing_trains_a_line_says_what_is_waited_for_and_what_there_is(
     assert said == [f"no node and no node type has 1 GPU, 8 CPU; {has}"]
     backend.advance(lambda event: None)
     assert re.fullmatch(
-        rf"waiting since [\d:]{{8}} UTC \(0 s\) for 8 CPU, 1 GPU for each of 2 cohorts; {re.escape(has)}", said[1]
+        rf"waiting since [\d:]{{8}} UTC \(0 s\) for 2 cohorts to start, on 8 CPU, 1 GPU each; {re.escape(has)}", said[1]
     )
 
 
@@ -310,7 +310,9 @@ def test_a_group_of_workers_that_is_not_heard_of_waits_for_devices(monkeypatch: 
         for _ in range(2):
             backend.advance(emitted.append)
     assert [type(event) for event in emitted] == [Started, MessageReceived, Ended]
-    assert len(said) == 2 and all("for 2 workers with 1 GPU, 1 CPU each for a cohort;" in line for line in said)
+    assert len(said) == 2 and all(
+        "for a cohort to start, on 2 workers with 1 GPU, 1 CPU each;" in line for line in said
+    )
 
 
 def test_a_node_that_is_left_out_while_another_actor_starts_there_ends_that_one_too(

@@ -1,19 +1,16 @@
 """Rows that are trained again are archived by trial and can be brought back; no crash loses any."""
 
-import itertools
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.archive import TrialSelection, archive, preview_archive, restore
-from sweeper.storage.files import Files
 from sweeper.storage.layout import log_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
+from tests.sweeper.storage.crashes import crashed_copies
 
 COLUMNS = Columns({"nu": float, "study_id": str}, ("auroc",))
 
@@ -127,21 +124,11 @@ def test_a_restore_that_is_killed_anywhere_has_no_row_without_its_sample_grids_a
     moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
     time, states = moved.folder.split("/")[1], set[tuple[int, int]]()
-    for after in itertools.count():
-        copy = Store(shutil.copytree(store.files.uri, f"{store.files.uri}-{after}"))
-        undo = crashing(monkeypatch, after)
-        try:
-            restore(copy.files, "grid", time)
-        except Crash:
-            pass
-        else:
-            break
-        finally:
-            undo()
+    for after, copy in crashed_copies(monkeypatch, store, lambda copy: restore(copy.files, "grid", time)):
         grids, back = copy.files.list("sheets/grid"), {*trials(copy)} - {*"bc"}
         states.add((len(grids), len(back)))
         assert back <= {*grids} and {*trials(copy)} <= {*reported(copy)}, after
-        if copy.files.list(f"_replaced/{time}"):
+        if any(path.startswith(f"_replaced/{time}/") for path in copy.files.sizes()):  # not its folders alone
             restore(copy.files, "grid", time)
         assert [copy.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"], after
         assert trials(copy) == reported(copy) == list("abcd"), after
@@ -154,18 +141,8 @@ def test_a_fresh_run_that_is_killed_anywhere_and_repeated_can_be_restored(
 ) -> None:
     """An archive that was being copied is gone; every other one brings rows back together with their history."""
     selection = TrialSelection(["a", "d"])
-    interrupted = 0
-    for after in itertools.count():
-        copy = Store(shutil.copytree(store.files.uri, f"{store.files.uri}-{after}"))
-        undo = crashing(monkeypatch, after)
-        try:
-            archive(copy.files, "grid", selection, COLUMNS)
-        except Crash:
-            interrupted += 1
-        else:
-            break
-        finally:
-            undo()
+    copies = crashed_copies(monkeypatch, store, lambda copy: archive(copy.files, "grid", selection, COLUMNS))
+    for after, copy in copies:
         archive(copy.files, "grid", selection, COLUMNS)
         assert trials(copy) == reported(copy) == ["b", "c"], after
         for time in copy.files.list("_replaced"):
@@ -173,7 +150,7 @@ def test_a_fresh_run_that_is_killed_anywhere_and_repeated_can_be_restored(
             rows = load("grid", copy.files)["trial_id"]
             assert set(rows) <= set(reported(copy)) and rows.is_unique, after
         assert trials(copy) == reported(copy) == list("abcd"), after
-    assert interrupted >= 8
+    assert after >= 7
 
 
 def test_an_archive_that_another_sweep_is_writing_stays(store: Store) -> None:
@@ -189,30 +166,6 @@ def test_an_archive_that_another_sweep_is_writing_stays(store: Store) -> None:
 def test_an_unknown_time_is_refused_with_the_known_ones(store: Store, time: str) -> None:
     with pytest.raises(StoreError, match=r"nothing was archived at .*; there are: none$"):
         restore(store.files, "grid", time)
-
-
-class Crash(BaseException):
-    """Stands for SIGKILL: no handler runs after it."""
-
-
-def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
-    """Make the store crash after this many changes. Returns a function that undoes this."""
-    left = [after]
-
-    def limited(name: str) -> None:
-        act = getattr(Files, name)
-
-        def once(*arguments: object) -> object:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Crash
-            return act(*arguments)
-
-        monkeypatch.setattr(Files, name, once)
-
-    for name in ("write", "delete", "delete_if_unchanged", "move"):
-        limited(name)
-    return monkeypatch.undo
 
 
 def test_files_that_no_run_can_use_move_whole(store: Store) -> None:

@@ -1,6 +1,5 @@
 """The rows of one store are added to another; no run that is there is lost, wherever the merge is cut off."""
 
-import itertools
 import shutil
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from sweeper.storage.requests import RequestRows, read_request, write_request
 from sweeper.storage.rows import Columns
 from sweeper.storage.store import Store
 from tests.cases import for_each
+from tests.sweeper.storage.crashes import crashed_copies
 from tests.sweeper.storage.rows import COLUMNS, model, row
-from tests.sweeper.storage.test_removal import Crash, crashing
 
 
 def store_of(folder: Path, rows: dict[str, dict[str, object]], columns: Columns = COLUMNS) -> Store:
@@ -184,18 +183,12 @@ def test_a_merge_that_is_cut_off_anywhere_is_ended_by_the_same_call(
     before = set(load("grid", target.files)["trial_id"])
     whole = Store(shutil.copytree(target.files.uri, f"{target.files.uri}-whole"))
     merge(source.files, whole.files, plan_merge(source.files, whole.files, "grid"))
-    for after in itertools.count():
-        copy = Store(shutil.copytree(target.files.uri, f"{target.files.uri}-{after}"))
-        merged = plan_merge(source.files, copy.files, "grid")
-        undo = crashing(monkeypatch, after)
-        try:
-            merge(source.files, copy.files, merged)
-        except Crash:
-            pass
-        else:
-            break
-        finally:
-            undo()
+    copies = crashed_copies(
+        monkeypatch,
+        target,
+        lambda copy: merge(source.files, copy.files, plan_merge(source.files, copy.files, "grid")),
+    )
+    for after, copy in copies:
         assert before <= set(load("grid", copy.files)["trial_id"]) and not copy.damaged, after
         merge(source.files, copy.files, plan_merge(source.files, copy.files, "grid"))
         assert content(copy) == content(whole), after

@@ -1,20 +1,18 @@
 """A sweep or a request is removed for good; what others have stays, wherever the removal is cut off."""
 
-import itertools
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sweeper.errors import SpecError, StoreError
-from sweeper.storage.files import Files
 from sweeper.storage.inventory import take_inventory
 from sweeper.storage.layout import figure_path, log_path, model_path, request_path, sample_grid_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.removal import plan_removal, remove
 from sweeper.storage.requests import RequestRows, write_request
 from sweeper.storage.store import Store
+from tests.sweeper.storage.crashes import crashed_copies
 from tests.sweeper.storage.rows import COLUMNS, row
 
 LISTS = {"digits": ["a", "b", "c"], "digits, epochs=5": ["c", "d"]}
@@ -84,32 +82,6 @@ def test_what_is_not_there_is_refused_and_what_may_be_shared_too(store: Store) -
         plan_removal(store.files, "grid", "digits")
 
 
-class Crash(BaseException):
-    """Stands for SIGKILL."""
-
-
-def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
-    """Make the store crash after this many changes; of a folder that is deleted, when one of its files is gone."""
-    left = [after]
-
-    def limited(name: str) -> None:
-        act = getattr(Files, name)
-
-        def once(files: Files, path: str, *arguments: object) -> object:
-            if left[0] <= 0:
-                if name == "delete_folder" and (inner := sorted(files.sizes(path))):
-                    (Path(files.uri) / inner[0]).unlink()
-                raise Crash
-            left[0] -= 1
-            return act(files, path, *arguments)
-
-        monkeypatch.setattr(Files, name, once)
-
-    for name in ("write", "delete", "delete_if_unchanged", "delete_folder"):
-        limited(name)
-    return monkeypatch.undo
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("request_name", ["digits", ""])
 def test_a_removal_that_is_cut_off_anywhere_leaves_a_store_that_is_read_and_is_ended_by_the_same_call(
@@ -119,18 +91,10 @@ def test_a_removal_that_is_cut_off_anywhere_leaves_a_store_that_is_read_and_is_e
     whole = Store(shutil.copytree(store.files.uri, f"{store.files.uri}-whole"))
     remove(whole.files, plan_removal(whole.files, "grid", request_name))
     stays = {"c", "d"} if request_name else set()
-    for after in itertools.count():
-        copy = Store(shutil.copytree(store.files.uri, f"{store.files.uri}-{after}"))
-        removal = plan_removal(copy.files, "grid", request_name)
-        undo = crashing(monkeypatch, after)
-        try:
-            remove(copy.files, removal)
-        except Crash:
-            pass
-        else:
-            break
-        finally:
-            undo()
+    copies = crashed_copies(
+        monkeypatch, store, lambda copy: remove(copy.files, plan_removal(copy.files, "grid", request_name))
+    )
+    for after, copy in copies:
         if not any("grid" in path for path in copy.files.sizes()):
             continue  # all of it was gone
         statuses = copy.statuses("grid")

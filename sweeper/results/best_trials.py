@@ -6,8 +6,8 @@ They do not depend on the order in which rows come, so a sweep that was interrup
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -154,12 +154,9 @@ def settings_of(plan: Plan) -> Settings:
 def varying_keys(plan: Plan) -> list[str]:
     """The hyperparameters that differ between trials of the plan, or of its preset: a plan that narrows the preset is
     judged together with the other trials of its request."""
-    values: dict[str, set[object]] = {}
-    for trial in plan.trials:
-        for key, value in trial.config.items():
-            values.setdefault(key, set()).add(value)
-    counts = Counter(key for trial in plan.trials for key in trial.config)
-    differing = [key for key, known in values.items() if len(known) > 1 or counts[key] < len(plan.trials)]
+    configs = [trial.config for trial in plan.trials]
+    common = dict(set(configs[0].items()).intersection(*(config.items() for config in configs))) if configs else {}
+    differing = [key for key in dict.fromkeys(itertools.chain.from_iterable(configs)) if key not in common]
     parts = plan.sweep.parts(plan.preset)
     keys = dict.fromkeys(key for part in parts for key in (*part.fixed, *part.axes, *part.replicates))
     in_preset = {key: {part.values(key) for part in parts} for key in keys}

@@ -83,9 +83,11 @@ class Files:
         self.retry_policy, self._log, self.runtime = retry_policy, log, runtime
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._identity: StoreIdentity | None = None
+        self.remembered: dict[str, dict[str, Any]] = {}
+        """By folder, what `parquet_files` remembers of files that do not change any more."""
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_log": None, "_opened": None}
+        return {**vars(self), "_log": None, "_opened": None, "remembered": {}}
 
     def __repr__(self) -> str:
         return f"Files({self.display_uri!r})"
@@ -93,7 +95,8 @@ class Files:
     def with_retries(self, retry_policy: RetryPolicy, log: Log | None = None) -> Files:
         """The same files by the same connection, with another policy."""
         files = copy.copy(self)
-        files.retry_policy, files._log, files._opened = retry_policy, log, self._opened
+        files.retry_policy, files._log = retry_policy, log
+        files._opened, files.remembered = self._opened, self.remembered
         return files
 
     def pin_folder(self) -> None:

@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import shutil
+import socket
 import stat
 import time
 import uuid
@@ -250,15 +251,16 @@ class StoreIdentity:
     """The identity of the folder that a store had when a run began.
 
     A folder is recognised by its device and inode. If these differ (on another machine, or after mounting again), it is
-    recognised by its marker. Picklable: a copy keeps the marker only.
+    recognised by its marker. Picklable: a copy keeps the marker and the host only. On another host that never had the
+    folder, its absence is a lasting failure, since waiting would not help.
     """
 
     def __init__(self, marker: str) -> None:
-        self._marker = marker
+        self._marker, self._host = marker, socket.gethostname()
         self._verified: tuple[int, int] | None = None  # device and inode of the folder whose marker was checked
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_marker": self._marker, "_verified": None}
+        return {"_marker": self._marker, "_host": self._host, "_verified": None}
 
     @classmethod
     def of(cls, root: Path) -> StoreIdentity:
@@ -279,7 +281,7 @@ class StoreIdentity:
         try:
             folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise _gone("its folder is gone") from error
+            raise self._absent("its folder is gone") from error
         try:
             numbers = _numbers(os.fstat(folder))
             if numbers != self._verified:
@@ -297,13 +299,21 @@ class StoreIdentity:
         finally:
             os.close(folder)
 
+    def _absent(self, reason: str) -> OSError:
+        """The error for a folder that is not there."""
+        host = socket.gethostname()
+        if self._verified or host == self._host:
+            return _gone(reason)
+        law = f"a store in a folder must be on all nodes, but it is on {self._host} and not on {host}"
+        return OSError(errno.ENODEV, f"{law}; use a folder that they share, or s3:// or gs://")
+
     def _check_marker(self, root: Path) -> None:
         try:
             marker = _read_marker(root)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise _gone("another folder is in its place") from error
+            raise self._absent("another folder is in its place") from error
         if marker != self._marker:
-            raise _gone("another store is in its place")
+            raise self._absent("another store is in its place")
 
 
 def _read_marker(root: Path) -> str:

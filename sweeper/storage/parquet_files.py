@@ -18,6 +18,7 @@
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -141,8 +142,25 @@ _ATTEMPTS = 20
 LONGEST_WAIT = 4.0
 """Seconds between two reads of a listing that shows files which are gone. All waits together take a minute, as long as
 a network file system may show an old listing."""
-Tables = dict[str, tuple[pa.Schema, pa.Table]]
+SETTLED_SECONDS = 1000.0
+"""Age from which an unchanged time and size of a file say that it has not changed. An object store gives times in whole
+seconds, and refuses a clock that is wrong by 15 minutes."""
+MOST_REMEMBERED = 32 << 20
+"""Most bytes of the files of one folder that are remembered."""
+Parsed = tuple[pa.Schema, pa.Table]
+"""The schema of a file and its rows."""
+Tables = dict[str, Parsed]
 """Maps a file's name to its schema and its rows."""
+
+
+@dataclass
+class RememberedFile:
+    """A file that was read and is older than `SETTLED_SECONDS`. It is read again only once it has changed."""
+
+    version: Entry
+    data: bytes
+    parsed: Parsed | None = None
+    """With the columns that were wanted last."""
 
 
 def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> Tables:
@@ -174,15 +192,18 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
 
     Changed files are read again until two listings in a row agree: what was read is then what the folder held between
     them. If it changes at each of 20 reads, the result is of several moments. It may then lack rows that moved from one
-    file to another at the last read.
+    file to another at the last read. Files that are remembered are not read again.
 
     Raises StoreError if a file has vanished at the last read, too.
     """
-    versions, contents = dict[str, Entry](), dict[str, bytes]()
+    remembered = _remembered(files, folder)
+    versions = {name: file.version for name, file in remembered.items()}
+    contents = {name: file.data for name, file in remembered.items()}
     listed, wait = dict[str, Entry](), 0.1
     for _ in range(_ATTEMPTS):
         before, listed = listed, files.list_versions(folder, SUFFIX)
         if listed == versions:
+            _remember(files, folder, versions, contents)
             return contents
         if listed == before:  # a cached listing shows files that are gone
             files.runtime.sleep(wait)
@@ -195,6 +216,22 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
         if merged <= contents.keys():
             return contents
     raise StoreError(f"store {files.display_uri}: files in '{folder}' keep vanishing while they are read")
+
+
+def _remembered(files: Files, folder: str) -> dict[str, RememberedFile]:
+    """The files of a folder that this process remembers, by name."""
+    remembered: dict[str, RememberedFile] = files.remembered.setdefault(folder, {})
+    return remembered
+
+
+def _remember(files: Files, folder: str, versions: Mapping[str, Entry], contents: Mapping[str, bytes]) -> None:
+    """Remember those of these files that are old enough, and forget all others of the folder."""
+    before, now, left = _remembered(files, folder), files.runtime.now().timestamp(), MOST_REMEMBERED
+    kept = files.remembered[folder] = dict[str, RememberedFile]()
+    for name, data in contents.items():
+        known, written = before.get(name), versions[name].written_ns
+        if written is not None and now - written / 1e9 > SETTLED_SECONDS and (left := left - len(data)) >= 0:
+            kept[name] = known if known and known.data is data else RememberedFile(versions[name], data)
 
 
 def names_in(files: Files, folder: str) -> list[str]:
@@ -214,18 +251,30 @@ def parse_intact(
 ) -> tuple[Tables, dict[str, str]]:
     """Parse the bytes of each file. Returns the intact files, and the path of each damaged one with the reason."""
 
-    def parse_or_reason(name: str) -> tuple[pa.Schema, pa.Table] | str:
+    remembered = _remembered(files, folder)
+
+    def parse_or_reason(name: str) -> Parsed | str:
+        known = remembered.get(name)
+        known = known if known and known.data is contents[name] else None
         try:
-            return parse_file(folder, contents[name], columns)
+            if known and known.parsed:
+                schema, table = known.parsed
+                wanted = schema.names if columns is None else _present(columns, schema)
+                if set(wanted) <= set(table.column_names):
+                    return schema, table.select(wanted)
+            parsed = parse_file(folder, contents[name], columns)
         except DamagedError as error:
             return str(error)
+        if known:
+            known.parsed = parsed
+        return parsed
 
     outcomes = dict(zip(contents, files.runtime.map(parse_or_reason, contents), strict=True))
     tables = {name: parsed for name, parsed in outcomes.items() if not isinstance(parsed, str)}
     return tables, {f"{folder}/{name}": reason for name, reason in outcomes.items() if isinstance(reason, str)}
 
 
-def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
+def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> Parsed:
     """As `parquet_to_table`, but a file must also have values that a run can write (`odd_value`), whatever columns are
     wanted, and one of history or evaluations their columns."""
     schema, table = parquet_to_table(data, None if columns is None else list({*columns, *JUDGED}))
@@ -331,11 +380,8 @@ def unusable_files(files: Files, folder: str) -> dict[str, str]:
 
 
 def find_damaged(files: Files, folder: str) -> dict[str, str]:
-    """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
-    paths = [f"{folder}/{name}" for name in names_in(files, folder)]
-    reasons = files.each("read", folder, lambda once, path: _damage(once, path, folder), paths)
-    damaged = {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
-    return damaged | unusable_files(files, folder)
+    """Map the path of each damaged file of the folder to the reason."""
+    return read_usable(files, folder, [])[1]
 
 
 def _damage(files: Files, path: str, folder: str) -> str | None:

@@ -334,7 +334,8 @@ def test_other_images_are_other_trials(tmp_path: Path, capsys: pytest.CaptureFix
         folders[0].rename(tmp_path / "moved")
         capsys.readouterr()
         assert run.main([*OWN_IMAGES, "--data", str(tmp_path / "moved"), "--store", str(store)]) == 0
-    assert "trials to run" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "trials to run" not in out and "): nothing left to train; writing figures and page\n" in out, out
     rows = pd.read_parquet(store / "trials/sweep=anomaly_grid")
     names = collect(Files(store), "anomaly_grid").report["classes"]
     assert set(names) == set(rows["image_digest"]) and all("dog" in classes for classes in names.values())

@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -200,6 +201,22 @@ def test_a_failure_in_another_folder_is_the_folders(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="gone meanwhile"):
         StoreIdentity.of(root).guard(root, act)
+
+
+@pytest.mark.parametrize("there", ["nothing", "a folder", "another store"])
+def test_a_node_that_does_not_share_the_folder_is_told_at_once(
+    store: Store, tmp_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = pickle.dumps(store.files.with_retries(RetryPolicy(60.0)))
+    (tmp_path / "store").rename(tmp_path / "away")
+    if there == "a folder":
+        (tmp_path / "store").mkdir()
+    elif there == "another store":
+        Store(tmp_path / "store").prepare("grid", COLUMNS)
+    driver = socket.gethostname()
+    monkeypatch.setattr(socket, "gethostname", lambda: "node2")
+    with pytest.raises(StoreError, match=f"must be on all nodes, but it is on {driver} and not on node2; use a folder"):
+        pickle.loads(sent).read("x")
 
 
 def test_a_pickled_store_refuses_another_folder_in_its_place(store: Store, tmp_path: Path) -> None:

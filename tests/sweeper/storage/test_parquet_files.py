@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import math
+import os
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -232,6 +233,38 @@ def test_a_listing_that_shows_files_which_are_gone_is_waited_for(files: Files, m
     with pytest.raises(StoreError, match=f"files in '{FOLDER}' keep vanishing"):
         contents_of(files, FOLDER)
     assert 80 < sum(slept) < 100
+
+
+def test_an_old_file_is_read_and_parsed_once_until_it_changes(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By copies of the files, too. One of the last 1,000 s is read each time, since its time may not have changed."""
+    path, reads, parses = f"{FOLDER}/a.parquet", list[str](), list[object]()
+    read, unpacked = Files.read, parquet_files.parquet_to_table
+
+    def counted_read(files: Files, path: str) -> bytes | None:
+        reads.append(Path(path).stem)
+        return read(files, path)
+
+    def counted_parse(data: bytes, names: list[str] | None) -> tuple[pa.Schema, pa.Table]:
+        parses.append(names)
+        return unpacked(data, names)
+
+    monkeypatch.setattr(Files, "read", counted_read)
+    monkeypatch.setattr(parquet_files, "parquet_to_table", counted_parse)
+    written = os.stat(Path(files.uri, path)).st_mtime - 1001
+    os.utime(Path(files.uri, path), (written, written))
+
+    def trials(columns: list[str] | None) -> dict[str, object]:
+        tables = read_tables(files.with_retries(NO_RETRIES), FOLDER, columns)
+        assert columns is None or all(table.column_names == columns for _, table in tables.values())
+        return {name[0]: table["trial_id"].to_pylist() for name, (_, table) in tables.items()}
+
+    for columns in (["trial_id"], ["trial_id"], None, None, ["trial_id", "nu"]):
+        assert trials(columns) == {"a": ["a"], "b": ["b"]}
+    assert "".join(sorted(reads)) == "abbbbb" and len(parses) == 5 + 2
+    files.write(path, table_to_parquet(table("c")))
+    assert trials(None) == {"a": ["c"], "b": ["b"]}
+    files.delete(path)
+    assert trials(None) == {"b": ["b"]} and not files.remembered[FOLDER]
 
 
 def test_a_file_that_was_written_since_is_not_replaced(files: Files) -> None:

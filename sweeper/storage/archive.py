@@ -177,6 +177,9 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     folders = whole_folders(sweep)
     paths = [f"{folder}/{name}" for folder in folders for name in files.list(f"{source}/{folder}")]
     paths = [path for path in paths if path != folders[-1]]
+    if not files.sizes(source):  # an interrupted `restore` has brought everything back already
+        files.delete_folder(source)
+        return _summary(source, ())
     if not parts and not paths:
         usable = ", ".join(other for other in times if files.list(archive_path(other, trials_folder(sweep))))
         reason = f"nothing of sweep {sweep!r} is in {source}; there are: {usable or 'none'}"

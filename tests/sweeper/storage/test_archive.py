@@ -128,8 +128,8 @@ def test_a_restore_that_is_killed_anywhere_has_no_row_without_its_sample_grids_a
         grids, back = copy.files.list("sheets/grid"), {*trials(copy)} - {*"bc"}
         states.add((len(grids), len(back)))
         assert back <= {*grids} and {*trials(copy)} <= {*reported(copy)}, after
-        if any(path.startswith(f"_replaced/{time}/") for path in copy.files.sizes()):  # not its folders alone
-            restore(copy.files, "grid", time)
+        restore(copy.files, "grid", time)
+        assert time not in copy.files.list("_replaced"), after
         assert [copy.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"], after
         assert trials(copy) == reported(copy) == list("abcd"), after
     assert states >= {(0, 0), (1, 0), (2, 0), (2, 2)}

@@ -52,7 +52,8 @@ COMPACT_ABOVE = 256
 
 def finish(plan: Plan, store: Store, columns: Columns, request: Request) -> int:
     """Write figures and tables from all rows of the request and print a summary of at most `MAX_LINES` lines, with the
-    tables and heatmaps as text only if they fit. Returns the exit status."""
+    tables and heatmaps as text only if they fit. Returns the exit status. If nothing was left to train, a line says so
+    first, because figures and page of many trials take seconds."""
     if not plan.trials_left:
         print(printable(f"{plan.name} ({plan.request}): nothing left to train; writing figures and page"), flush=True)
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile

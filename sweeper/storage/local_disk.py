@@ -251,8 +251,8 @@ class StoreIdentity:
     """The identity of the folder that a store had when a run began.
 
     A folder is recognised by its device and inode. If these differ (on another machine, or after mounting again), it is
-    recognised by its marker. Picklable: a copy keeps the marker and the host only. On another host that never had the
-    folder, its absence is a lasting failure, since waiting would not help.
+    recognised by its marker. Picklable: a copy keeps the marker and the host only. A process that never had the folder,
+    on another host, takes its absence for a lasting failure: its node more likely lacks the folder than waits for it.
     """
 
     def __init__(self, marker: str) -> None:

@@ -379,11 +379,6 @@ def unusable_files(files: Files, folder: str) -> dict[str, str]:
     return {f"{folder}/{name}": reason for name, reason in files.list_unusable(folder, SUFFIX).items()}
 
 
-def find_damaged(files: Files, folder: str) -> dict[str, str]:
-    """Map the path of each damaged file of the folder to the reason."""
-    return read_usable(files, folder, [])[1]
-
-
 def _damage(files: Files, path: str, folder: str) -> str | None:
     """Return why the file at `path` cannot be read as one of the folder, or None if it can, or if there is none."""
     try:

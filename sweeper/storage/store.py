@@ -33,7 +33,6 @@ from sweeper.storage.parquet_files import (
     Compactor,
     Merge,
     Tables,
-    find_damaged,
     quarantine,
     quarantining,
     read_intact,
@@ -79,7 +78,7 @@ class StoreReader:
                 if status != "failed" or trial not in statuses:
                     statuses[trial] = status
         if check_history:
-            self.damaged |= find_damaged(self.files, history_folder(sweep))
+            self.read_intact(history_folder(sweep), [])  # adds the damaged ones to `damaged`
             for trial in self.trials_without_history(sweep):
                 statuses.pop(trial, None)
         return statuses
